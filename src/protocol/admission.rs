@@ -1,0 +1,534 @@
+//! Admission: one atomic decision (contract §4), in this order: the token, the record, the right to
+//! act, settle before supersede, the write.
+//!
+//! What always holds: a valid token above the mark raises the fence, whatever follows; nothing is
+//! granted without a reserved connection; a granted operation is INTENDED with its attempt listed.
+//!
+//! What it does not do: wait. It says `Wait` or `Join`, and is asked again from the start.
+
+use std::sync::Arc;
+
+use super::command::{
+    Admission, Admit, Changes, Decision, Event, Grant, Presented, Reply, RequestChange, Ruling,
+};
+use super::decide::{fence_or_unseen, line};
+use super::fence::{Fence, Generation, Standing, ordered_within};
+use super::ids::{FencingToken, OperationKey};
+use super::operation::{Attempt, AttemptEnd, IdentityOrigin, KeyUse, Operation, Place, State};
+use super::outcome::Verdict;
+use super::policy::{
+    FencePolicy, IfOlderUnsettled, IfTwin, KeyValue, Ownership, PerGeneration, TokenMode,
+};
+use super::rejection::Rejection;
+use super::view::{Record, TwinNote, Unsettled, View};
+
+pub(super) fn admit(view: &View, admit: &Admit) -> Decision {
+    let fence = admit
+        .presented
+        .as_ref()
+        .map(|presented| fence_or_unseen(view, &presented.resource));
+    let key = match &fence {
+        Some(fence) if admit.follows_incarnation => admit.key.within(fence.incarnation),
+        Some(_) | None => admit.key.clone(),
+    };
+    let mut desk = Desk {
+        view,
+        admit,
+        key,
+        fence,
+        fence_changed: false,
+        would_refuse: None,
+        changes: Changes::default(),
+    };
+    let ruling = desk.rule().unwrap_or_else(Ruling::Refused);
+    if desk.fence_changed {
+        desk.changes.fence = desk.fence;
+    }
+    let admission = Admission {
+        key: desk.key,
+        ruling,
+        would_refuse: desk.would_refuse,
+    };
+    Decision {
+        changes: desk.changes,
+        reply: Reply::Admission(admission),
+    }
+}
+
+/// Where one request is decided.
+struct Desk<'a> {
+    view: &'a View,
+    admit: &'a Admit,
+    key: OperationKey,
+    fence: Option<Fence>,
+    fence_changed: bool,
+    would_refuse: Option<Rejection>,
+    changes: Changes,
+}
+
+/// What the token makes of the caller.
+enum Caller {
+    /// No fence, or no token where none is needed.
+    Tokenless,
+    /// A valid token.
+    Holder(FencingToken),
+    /// An outdated one: stored outcomes, never an attempt.
+    Stale(Rejection),
+}
+
+impl Caller {
+    fn token(&self) -> Option<FencingToken> {
+        match self {
+            Self::Holder(token) => Some(*token),
+            Self::Tokenless | Self::Stale(_) => None,
+        }
+    }
+}
+
+impl Desk<'_> {
+    fn rule(&mut self) -> Result<Ruling, Rejection> {
+        let caller = self.judge_token()?;
+        if let Some(ruling) = self.consult_record(&caller)? {
+            return Ok(ruling);
+        }
+        self.check_right_to_act(&caller)?;
+        if let Some(ruling) = self.settle_before_supersede(&caller)? {
+            return Ok(ruling);
+        }
+        Ok(self.write(&caller))
+    }
+
+    fn fenced(&self) -> Option<(&Presented, &FencePolicy)> {
+        Some((
+            self.admit.presented.as_ref()?,
+            self.admit.policy.fence.as_ref()?,
+        ))
+    }
+
+    /// Under `observe` what would be refused is noted (the first reason counts) and let pass.
+    fn refuse_unless_observing(&mut self, rejection: Rejection) -> Result<(), Rejection> {
+        match self.fenced().map(|(_, policy)| policy.token) {
+            Some(TokenMode::Observe) => {
+                self.would_refuse.get_or_insert(rejection);
+                Ok(())
+            }
+            Some(TokenMode::Require | TokenMode::Prefer) | None => Err(rejection),
+        }
+    }
+
+    fn judge_token(&mut self) -> Result<Caller, Rejection> {
+        let Some((presented, policy)) = self.fenced() else {
+            return Ok(Caller::Tokenless);
+        };
+        let (presented, policy) = (presented.clone(), *policy);
+        let Some(fence) = self.fence.as_mut() else {
+            return Ok(Caller::Tokenless);
+        };
+        match fence.judge(self.view.epoch, &self.view.lease, &presented, &policy) {
+            Standing::NoToken => Ok(Caller::Tokenless),
+            Standing::Valid { token, .. } => {
+                self.fence_changed |= fence.raise(token, &presented);
+                Ok(Caller::Holder(token))
+            }
+            Standing::Stale(rejection) => Ok(Caller::Stale(rejection)),
+            Standing::Refused(rejection) => {
+                self.refuse_unless_observing(rejection)?;
+                Ok(Caller::Tokenless)
+            }
+        }
+    }
+
+    fn consult_record(&mut self, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
+        match &self.view.record {
+            None => Ok(None),
+            Some(Record::Twin(note)) => self.consult_note(note, caller),
+            Some(Record::Operation(operation)) => {
+                if operation.fingerprint == self.admit.fingerprint {
+                    return self.answer_from(operation, caller);
+                }
+                if leaves_identity_free(operation) {
+                    return Ok(None);
+                }
+                match caller {
+                    Caller::Stale(rejection) => Err(rejection.clone()),
+                    Caller::Tokenless | Caller::Holder(_) => Err(Rejection::KeyReused),
+                }
+            }
+        }
+    }
+
+    /// What the record answers to a repeat; `None`: go on as if new.
+    fn answer_from(
+        &self,
+        operation: &Operation,
+        caller: &Caller,
+    ) -> Result<Option<Ruling>, Rejection> {
+        let key = operation.key.clone();
+        match &operation.state {
+            State::Completed(completion) if completion.answer.is_none() => {
+                Err(Rejection::AnswerExpired(Box::new(key)))
+            }
+            State::Completed(completion) => {
+                let stale = matches!(caller, Caller::Stale(_));
+                Ok(Some(Ruling::Replay {
+                    completion: Box::new(completion.clone()),
+                    stale,
+                }))
+            }
+            State::Intended | State::Uncertain => {
+                let uncertain = !operation.is_in_flight(&self.view.living, &self.admit.at);
+                Ok(Some(Ruling::Join { key, uncertain }))
+            }
+            State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
+            State::NotApplied(_) => Ok(None),
+        }
+    }
+
+    fn consult_note(&self, note: &TwinNote, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
+        if note.fingerprint != self.admit.fingerprint {
+            return Err(Rejection::KeyReused);
+        }
+        match self.fenced().map(|(_, policy)| policy.if_twin) {
+            Some(IfTwin::Refuse) => Err(Rejection::NearDuplicate {
+                first: Box::new(note.first.clone()),
+            }),
+            Some(IfTwin::Answer) => match &self.view.first {
+                // If the first ends NOT_APPLIED the note is void.
+                Some(first) => self.answer_from(first, caller),
+                None => Ok(None),
+            },
+            Some(IfTwin::Send) | None => Ok(None),
+        }
+    }
+
+    fn check_right_to_act(&mut self, caller: &Caller) -> Result<(), Rejection> {
+        if let Caller::Stale(rejection) = caller {
+            self.refuse_unless_observing(rejection.clone())?;
+        }
+        let Some((presented, policy)) = self.fenced() else {
+            return Ok(());
+        };
+        let (presented, policy) = (presented.clone(), *policy);
+        if policy.require == Ownership::Current && !self.is_current() {
+            self.refuse_unless_observing(Rejection::LeaseNotCurrent)?;
+        }
+        let Some(fence) = self.fence.as_ref() else {
+            return Ok(());
+        };
+        if fence.cancelled {
+            return Err(Rejection::ResourceCancelled);
+        }
+        let used = match (policy.per_generation, caller.token()) {
+            (PerGeneration::Many, _) | (_, None) => None,
+            (PerGeneration::One, Some(_)) => fence
+                .first
+                .as_ref()
+                .filter(|first| **first != self.key)
+                .map(|first| Rejection::GenerationUsed {
+                    by: Box::new(first.clone()),
+                }),
+            (PerGeneration::Numbered, Some(token)) => {
+                self.sequence_regressed(fence, &presented, token)
+            }
+        };
+        match used {
+            Some(rejection) => self.refuse_unless_observing(rejection),
+            None => Ok(()),
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        self.view
+            .lease
+            .live
+            .as_ref()
+            .is_some_and(|live| live.until > self.admit.at.boottime)
+    }
+
+    fn sequence_regressed(
+        &self,
+        fence: &Fence,
+        presented: &Presented,
+        token: FencingToken,
+    ) -> Option<Rejection> {
+        let (sequence, last) = (presented.sequence, fence.sequence);
+        let above = sequence.is_some() && sequence > last;
+        // A NOT_APPLIED operation may repeat its own while no higher was admitted.
+        let its_own = match &self.view.record {
+            Some(Record::Operation(operation)) => operation.place.as_ref().is_some_and(|place| {
+                sequence.is_some()
+                    && place.sequence == sequence
+                    && sequence == last
+                    && place.token == Some(token)
+            }),
+            Some(Record::Twin(_)) | None => false,
+        };
+        (!above && !its_own).then_some(Rejection::SequenceRegressed {
+            presented: sequence,
+            last,
+        })
+    }
+
+    fn settle_before_supersede(&mut self, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
+        let Some((_, policy)) = self.fenced() else {
+            return Ok(None);
+        };
+        let policy = *policy;
+        let Some(fence) = self.fence.as_ref() else {
+            return Ok(None);
+        };
+        let newcomer: Generation = (fence.incarnation, caller.token());
+        let in_the_way: Vec<&Unsettled> = self
+            .view
+            .unsettled
+            .iter()
+            .filter(|other| other.key != self.key && self.must_wait_for(other, newcomer))
+            .collect();
+        let twin = in_the_way.iter().find(|other| {
+            other.generation == newcomer
+                && other.fingerprint == self.admit.fingerprint
+                && ordered_within(other.order, self.admit.policy.order)
+        });
+        if let (Some(first), IfTwin::Refuse | IfTwin::Answer) = (twin, policy.if_twin) {
+            return self.answer_twin(first, policy.if_twin);
+        }
+        let Some(first) = in_the_way.first() else {
+            return Ok(None);
+        };
+        let at_most = match policy.if_older_unsettled {
+            IfOlderUnsettled::Send(_) if self.admit.conditional => return Ok(None),
+            IfOlderUnsettled::Send(at_most) | IfOlderUnsettled::Wait(at_most) => Some(at_most),
+            IfOlderUnsettled::Refuse => None,
+        };
+        let stuck = in_the_way.iter().find(|other| other.needs_attention);
+        let predecessor = stuck.unwrap_or(first).key.clone();
+        match (stuck, at_most) {
+            (None, Some(at_most)) if !self.is_observing() => Ok(Some(Ruling::Wait {
+                predecessor,
+                at_most,
+            })),
+            (None | Some(_), Some(_) | None) => {
+                self.refuse_unless_observing(Rejection::PredecessorUnsettled {
+                    predecessor: Box::new(predecessor),
+                    waiting_may_help: stuck.is_none(),
+                })?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_observing(&self) -> bool {
+        self.fenced()
+            .is_some_and(|(_, policy)| policy.token == TokenMode::Observe)
+    }
+
+    /// Older generations always; the own generation where order is strict. A request without a token
+    /// waits for every unsettled one.
+    fn must_wait_for(&self, other: &Unsettled, newcomer: Generation) -> bool {
+        let (incarnation, token) = newcomer;
+        if other.generation.0 < incarnation || token.is_none() {
+            return true;
+        }
+        if other.generation == newcomer {
+            return ordered_within(other.order, self.admit.policy.order);
+        }
+        other.generation < newcomer
+    }
+
+    fn answer_twin(
+        &mut self,
+        first: &Unsettled,
+        if_twin: IfTwin,
+    ) -> Result<Option<Ruling>, Rejection> {
+        let first_key = first.key.clone();
+        if self.is_observing() {
+            let first = Box::new(first_key);
+            self.refuse_unless_observing(Rejection::NearDuplicate { first })?;
+            return Ok(None);
+        }
+        self.changes.twin = Some(TwinNote {
+            key: self.key.clone(),
+            first: first_key.clone(),
+            fingerprint: self.admit.fingerprint,
+        });
+        let at = self.admit.at;
+        let text = format!(
+            "repeated by its twin {} in the same generation",
+            self.key.id
+        );
+        self.changes.events.push(Event {
+            key: first_key.clone(),
+            at,
+            attempt: None,
+            text,
+        });
+        match if_twin {
+            IfTwin::Answer if first.needs_attention => {
+                Err(Rejection::NeedsAttention(Box::new(first_key)))
+            }
+            IfTwin::Answer => Ok(Some(Ruling::Join {
+                key: first_key,
+                uncertain: true,
+            })),
+            IfTwin::Refuse | IfTwin::Send => Err(Rejection::NearDuplicate {
+                first: Box::new(first_key),
+            }),
+        }
+    }
+
+    fn write(&mut self, caller: &Caller) -> Ruling {
+        if !self.admit.reserved {
+            return Ruling::ReserveFirst;
+        }
+        let place = self.take_place(caller);
+        let mut operation = self.intend(place);
+        let round = operation.key_use.round;
+        let look_again = !operation.attempts.is_empty();
+        operation.attempts.push(Attempt {
+            id: self.admit.attempt,
+            round,
+            fingerprint: self.admit.fingerprint,
+            at: self.admit.at,
+            overdue_after: self.admit.policy.timeouts.overdue_after(),
+            resend: false,
+            end: AttemptEnd::Silent,
+        });
+        operation
+            .key_use
+            .first
+            .get_or_insert((self.admit.attempt, self.admit.at));
+        if operation.admitted > 1 {
+            let text = format!("admitted again, attempt {}", operation.admitted);
+            self.changes.events.push(line(
+                &operation,
+                self.admit.at,
+                Some(self.admit.attempt),
+                text,
+            ));
+        }
+        if operation.request_kept {
+            self.changes.request = RequestChange::Keep(Arc::clone(&self.admit.request));
+        }
+        self.changes.operation = Some(Box::new(operation));
+        Ruling::Granted(Grant {
+            key: self.key.clone(),
+            attempt: self.admit.attempt,
+            round,
+            dispatch_by: self.dispatch_by(),
+            look_again,
+            request: None,
+        })
+    }
+
+    fn take_place(&mut self, caller: &Caller) -> Option<Place> {
+        let presented = self.admit.presented.as_ref()?;
+        let fence = self.fence.as_mut()?;
+        let token = caller.token();
+        let sequence = presented.sequence.filter(|_| token.is_some());
+        let number = fence.enter(&self.key, token, sequence, self.admit.policy.order);
+        self.fence_changed = true;
+        let resource = presented.resource.name.clone();
+        Some(Place {
+            resource,
+            incarnation: fence.incarnation,
+            token,
+            sequence,
+            number,
+        })
+    }
+
+    /// The operation as INTENDED, before its attempt is listed.
+    fn intend(&self, place: Option<Place>) -> Operation {
+        let (admit, policy) = (self.admit, &self.admit.policy);
+        let require = policy
+            .fence
+            .map_or(Ownership::NotOlder, |fence| fence.require);
+        let mut operation = match &self.view.record {
+            Some(Record::Operation(earlier)) => {
+                let mut operation = (**earlier).clone();
+                if is_corrected_after_refusal(earlier, admit) {
+                    operation.next_round();
+                }
+                operation
+            }
+            Some(Record::Twin(_)) | None => Operation {
+                key: self.key.clone(),
+                origin: admit.origin,
+                place: None,
+                order: policy.order,
+                fingerprint: admit.fingerprint,
+                key_use: KeyUse {
+                    round: super::ids::Round::default(),
+                    first: None,
+                },
+                settle: policy.settle,
+                state: State::Intended,
+                attempts: Vec::new(),
+                admitted: 0,
+                resends: 0,
+                require,
+                request_kept: policy.keep_request,
+                first_seen: admit.at,
+                changed: admit.at,
+            },
+        };
+        operation.place = place;
+        operation.origin = admit.origin;
+        operation.order = policy.order;
+        operation.fingerprint = admit.fingerprint;
+        operation.settle = policy.settle;
+        operation.require = require;
+        operation.state = State::Intended;
+        operation.admitted = operation.admitted.saturating_add(1);
+        operation.resends = 0;
+        operation.request_kept = policy.keep_request;
+        operation.changed = admit.at;
+        operation
+    }
+
+    /// Never beyond the lease's own deadline, where the lease must be live.
+    fn dispatch_by(&self) -> super::time::BootInstant {
+        let by = self
+            .admit
+            .at
+            .boottime
+            .after(self.admit.policy.timeouts.dispatch);
+        let current = self
+            .fenced()
+            .is_some_and(|(_, policy)| policy.require == Ownership::Current);
+        match &self.view.lease.live {
+            Some(live) if current => by.min(live.until),
+            Some(_) | None => by,
+        }
+    }
+}
+
+/// Another request may take the identity: nothing happened under it, or the upstream refused and the
+/// proxy had composed the id itself. Under the caller's own key a stored refusal is final.
+fn leaves_identity_free(operation: &Operation) -> bool {
+    match &operation.state {
+        State::NotApplied(_) => true,
+        State::Completed(completion) => {
+            let own_key = operation
+                .settle
+                .key
+                .is_some_and(|key| key.value == KeyValue::Caller);
+            completion.verdict == Verdict::Refused
+                && operation.origin == IdentityOrigin::Derived
+                && !own_key
+        }
+        State::Intended | State::Uncertain | State::NeedsAttention(_) => false,
+    }
+}
+
+/// The upstream answered under the current key with a failure that it stores, and this is another
+/// form: it needs another key.
+fn is_corrected_after_refusal(earlier: &Operation, admit: &Admit) -> bool {
+    let refused = match &earlier.state {
+        State::Completed(completion) => completion.verdict == Verdict::Refused,
+        State::Intended | State::Uncertain | State::NeedsAttention(_) | State::NotApplied(_) => {
+            false
+        }
+    };
+    refused && earlier.fingerprint != admit.fingerprint
+}

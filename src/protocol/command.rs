@@ -1,0 +1,331 @@
+//! What can be asked of the register, and what it answers: one command type, one reply type.
+//!
+//! What always holds: a command carries its own reading of the clocks and its own attempt id, so
+//! that deciding it again after a conflict, or applying it twice, is harmless.
+//!
+//! What it does not do: decide (`decide`).
+
+use std::sync::Arc;
+
+use super::fence::Fence;
+use super::ids::{
+    AcquisitionId, AttemptId, FencingToken, Fingerprint, OperationKey, ResourceKey, Round,
+    Sequence, TokenSource,
+};
+use super::operation::{Completion, Effect, IdentityOrigin, Operation, Parked, State};
+use super::outcome::{Answer, Evidence, Provenance, StoredRequest, Verdict};
+use super::policy::Policy;
+use super::rejection::Rejection;
+use super::time::{BootInstant, Millis, Moment};
+use super::view::TwinNote;
+
+/// One command.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A caller's request for an effect.
+    Admit(Box<Admit>),
+    /// What an attempt showed.
+    Record(Record),
+    /// The reconciler asks for another attempt.
+    Resend(Resend),
+    /// The reconciler has no step left.
+    Park(Park),
+    /// A person says how it ended.
+    Resolve(Resolve),
+}
+
+/// A caller's request for an effect.
+#[derive(Clone, Debug)]
+pub struct Admit {
+    /// Identity, within incarnation 0.
+    pub key: OperationKey,
+    /// Does the id contain the generation or name the incarnation? Then the incarnation of the fence
+    /// is filled in inside the transaction.
+    pub follows_incarnation: bool,
+    /// Where the identity came from.
+    pub origin: IdentityOrigin,
+    /// What the request means.
+    pub fingerprint: Fingerprint,
+    /// The resource and what was presented for it; `None` without a fence.
+    pub presented: Option<Presented>,
+    /// The rules.
+    pub policy: Arc<Policy>,
+    /// The exact bytes.
+    pub request: Arc<StoredRequest>,
+    /// Does the request carry its condition to an upstream that checks it?
+    pub conditional: bool,
+    /// The attempt that this admission would start.
+    pub attempt: AttemptId,
+    /// When the caller's request was read.
+    pub at: Moment,
+    /// Is a connection reserved? Without one nothing is admitted.
+    pub reserved: bool,
+}
+
+/// What a request says about its resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presented {
+    /// Which resource.
+    pub resource: ResourceKey,
+    /// Its token.
+    pub token: TokenField,
+    /// Who issues such tokens.
+    pub source: TokenSource,
+    /// Its acquisition, if named.
+    pub acquisition: Option<AcquisitionId>,
+    /// Its sequence, if named.
+    pub sequence: Option<Sequence>,
+}
+
+/// A token as it came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenField {
+    /// None.
+    Absent,
+    /// Unreadable, or an unreadable sequence beside it.
+    Malformed,
+    /// One.
+    Token(FencingToken),
+}
+
+/// What an attempt showed.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Whose attempt.
+    pub key: OperationKey,
+    /// Which.
+    pub attempt: AttemptId,
+    /// What it showed.
+    pub evidence: Evidence,
+    /// Is its connection still open for a late answer?
+    pub open: bool,
+    /// When.
+    pub at: Moment,
+}
+
+/// The reconciler asks for another attempt under the same key.
+#[derive(Clone, Debug)]
+pub struct Resend {
+    /// Of which operation.
+    pub key: OperationKey,
+    /// The attempt that this would start.
+    pub attempt: AttemptId,
+    /// Time limits of the attempt.
+    pub dispatch: Millis,
+    /// The attempt is overdue after this.
+    pub overdue_after: Millis,
+    /// When.
+    pub at: Moment,
+}
+
+/// The reconciler has no step left.
+#[derive(Clone, Debug)]
+pub struct Park {
+    /// Which operation.
+    pub key: OperationKey,
+    /// Why.
+    pub why: Parked,
+    /// When.
+    pub at: Moment,
+}
+
+/// A person says how it ended.
+#[derive(Clone, Debug)]
+pub struct Resolve {
+    /// Which operation.
+    pub key: OperationKey,
+    /// How.
+    pub verdict: Resolution,
+    /// Who.
+    pub operator: String,
+    /// Why; never empty.
+    pub reason: String,
+    /// When.
+    pub at: Moment,
+}
+
+/// An operator's verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It was applied; callers get this answer.
+    Applied(Answer),
+    /// It was not applied. `new_key`: the next attempt goes out under a new upstream key.
+    NotApplied {
+        /// Raise the round.
+        new_key: bool,
+    },
+}
+
+/// What a decision writes and answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// To be persisted in the transaction that the view was read in.
+    pub changes: Changes,
+    /// To be answered once that transaction has committed, and only then.
+    pub reply: Reply,
+}
+
+/// What a decision writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The fence, whole.
+    pub fence: Option<Fence>,
+    /// The operation, whole.
+    pub operation: Option<Box<Operation>>,
+    /// A twin's note.
+    pub twin: Option<TwinNote>,
+    /// The stored bytes of the operation's request.
+    pub request: RequestChange,
+    /// Lines for the operation's event log.
+    pub events: Vec<Event>,
+}
+
+impl Changes {
+    /// Is there nothing to write?
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What becomes of the stored bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RequestChange {
+    /// They stay as they are.
+    #[default]
+    Untouched,
+    /// Keep these.
+    Keep(Arc<StoredRequest>),
+    /// Drop them: the operation is settled.
+    Drop,
+}
+
+/// A line of an operation's event log. Every transition but the happy ones leaves one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whose log.
+    pub key: OperationKey,
+    /// When.
+    pub at: Moment,
+    /// The attempt it speaks of, if one.
+    pub attempt: Option<AttemptId>,
+    /// What happened, in words for a person; no customer content.
+    pub text: String,
+}
+
+/// What a command is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// To `Admit`.
+    Admission(Admission),
+    /// To `Record`.
+    Recorded(Recorded),
+    /// To `Resend`.
+    Resend(ResendReply),
+    /// To `Park`: the state it is in now; `None` if there is no such operation.
+    Parked(Option<State>),
+    /// To `Resolve`.
+    Resolved(Resolved),
+}
+
+/// What admission decided. `would_refuse` is what `observe` lets pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// The identity, with its incarnation.
+    pub key: OperationKey,
+    /// The decision.
+    pub ruling: Ruling,
+    /// What was let pass only because the mode observes.
+    pub would_refuse: Option<Rejection>,
+}
+
+/// The decision on one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// Send, under this grant.
+    Granted(Grant),
+    /// It ended already: this is how. `stale`: the caller's token is outdated.
+    Replay {
+        /// How it ended.
+        completion: Box<Completion>,
+        /// The first owner's outcome goes to a stale caller too, and says so.
+        stale: bool,
+    },
+    /// Wait for the attempt that is under way, then take its answer.
+    Join {
+        /// Whose: itself, or the first of twins.
+        key: OperationKey,
+        /// INTENDED, or UNCERTAIN and to be settled now?
+        uncertain: bool,
+    },
+    /// Wait until this older operation is settled, at most that long, then ask again.
+    Wait {
+        /// The oldest one in the way.
+        predecessor: OperationKey,
+        /// At most.
+        at_most: Millis,
+    },
+    /// It would have been granted, but no connection is reserved: reserve one and ask again.
+    ReserveFirst,
+    /// No.
+    Refused(Rejection),
+}
+
+/// The right to make one attempt; the store makes a permit of it once the commit is confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Of which operation.
+    pub key: OperationKey,
+    /// Which attempt.
+    pub attempt: AttemptId,
+    /// Under which upstream key.
+    pub round: Round,
+    /// The first byte may leave until then.
+    pub dispatch_by: BootInstant,
+    /// Earlier attempts were declared ineffective by somebody other than themselves: look at the
+    /// record once more before the first byte.
+    pub look_again: bool,
+    /// For a resend: what to send.
+    pub request: Option<Arc<StoredRequest>>,
+}
+
+/// Where the operation stands after an attempt's evidence was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its state now; `None` if the register does not know the operation.
+    pub state: Option<State>,
+    /// What the evidence did.
+    pub effect: Effect,
+}
+
+/// What a request for a resend is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResendReply {
+    /// Send again, under this grant.
+    Granted(Grant),
+    /// Not now: some attempt is still acting or listening.
+    NotNow,
+    /// It needs none: this is its state.
+    Settled(Option<State>),
+    /// Never again unattended.
+    Forbidden(Parked),
+}
+
+/// What an operator is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// Done.
+    Done(State),
+    /// There is no such operation.
+    Unknown,
+    /// It is COMPLETED: that never changes.
+    AlreadyCompleted {
+        /// Which way.
+        verdict: Verdict,
+        /// Who said so.
+        provenance: Provenance,
+    },
+    /// It is settled as NOT_APPLIED already.
+    AlreadyNotApplied,
+    /// An attempt of a living instance is under way and not overdue.
+    StillInFlight,
+}

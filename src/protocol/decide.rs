@@ -1,0 +1,330 @@
+//! The one decision function: what a command does to a view of the register.
+//!
+//! What always holds: no I/O, no clock, no randomness; the same view and command give the same
+//! decision, so a transaction that lost a race is simply decided again. Nothing of the reply is true
+//! before the changes are committed.
+//!
+//! What it does not do: load, persist, send.
+
+use super::admission;
+use super::command::{
+    Changes, Command, Decision, Event, Grant, Park, Record as RecordCommand, Recorded, Reply,
+    RequestChange, Resend, ResendReply, Resolution, Resolve, Resolved,
+};
+use super::fence::Fence;
+use super::ids::{AttemptId, Round};
+use super::operation::{Attempt, AttemptEnd, Completion, Effect, Operation, Parked, State, WhyNot};
+use super::outcome::{AnswerClass, Evidence, Provenance, Verdict};
+use super::plan;
+use super::time::Moment;
+use super::view::{Record, View};
+
+/// Decides one command.
+pub fn decide(view: &View, command: &Command) -> Decision {
+    match command {
+        Command::Admit(admit) => admission::admit(view, admit),
+        Command::Record(record) => observe(view, record),
+        Command::Resend(resend) => send_again(view, resend),
+        Command::Park(park) => self::park(view, park),
+        Command::Resolve(resolve) => self::resolve(view, resolve),
+    }
+}
+
+fn operation_of(view: &View) -> Option<&Operation> {
+    match view.record.as_ref()? {
+        Record::Operation(operation) => Some(operation),
+        Record::Twin(_) => None,
+    }
+}
+
+fn unchanged(reply: Reply) -> Decision {
+    Decision {
+        changes: Changes::default(),
+        reply,
+    }
+}
+
+/// An attempt's evidence (contract §3).
+fn observe(view: &View, record: &RecordCommand) -> Decision {
+    let Some(before) = operation_of(view) else {
+        // An intent that is not there, though an attempt was made under it: the register went back.
+        let effect = match record.evidence {
+            Evidence::NotSent(_) => Effect::Nothing,
+            Evidence::Interrupted { .. } | Evidence::Answered { .. } => Effect::Contradiction,
+        };
+        return unchanged(Reply::Recorded(Recorded {
+            state: None,
+            effect,
+        }));
+    };
+    let mut operation = before.clone();
+    let effect = operation.observe(record.attempt, &record.evidence, record.open, record.at);
+    let mut changes = Changes::default();
+    let happy = before.state == State::Intended && is_plain_success(&record.evidence);
+    if effect == Effect::Contradiction || (effect == Effect::Changed && !happy) {
+        changes.events.push(Event {
+            key: operation.key.clone(),
+            at: record.at,
+            attempt: Some(record.attempt),
+            text: told(&record.evidence, effect, &operation.state),
+        });
+    }
+    if operation.state != before.state && !operation.state.is_unsettled() {
+        operation.request_kept = false;
+        changes.request = RequestChange::Drop;
+    }
+    let reply = Reply::Recorded(Recorded {
+        state: Some(operation.state.clone()),
+        effect,
+    });
+    if operation != *before {
+        changes.operation = Some(Box::new(operation));
+    }
+    Decision { changes, reply }
+}
+
+fn is_plain_success(evidence: &Evidence) -> bool {
+    match evidence {
+        Evidence::Answered { class, .. } => *class == AnswerClass::Applied,
+        Evidence::NotSent(_) | Evidence::Interrupted { .. } => false,
+    }
+}
+
+fn told(evidence: &Evidence, effect: Effect, state: &State) -> String {
+    let what = match evidence {
+        Evidence::NotSent(why) => format!("nothing was sent ({why:?})"),
+        Evidence::Interrupted { phase, why } => {
+            format!("interrupted while {} ({why:?})", phase.word())
+        }
+        Evidence::Answered { answer, class } => {
+            format!("answered {}, which means {}", answer.status, class.word())
+        }
+    };
+    match effect {
+        Effect::Contradiction => format!(
+            "CONTRADICTION: {what}, but the operation is {}",
+            state.word()
+        ),
+        Effect::Changed | Effect::Nothing => format!("{what}: {}", state.word()),
+    }
+}
+
+/// Another attempt under the same key (contract §5). It is not judged stale and waits for nobody:
+/// its operation keeps the token, number and place that it was admitted with.
+fn send_again(view: &View, resend: &Resend) -> Decision {
+    let Some(before) = operation_of(view) else {
+        return unchanged(Reply::Resend(ResendReply::Settled(None)));
+    };
+    match before.state {
+        State::Intended | State::Uncertain => {}
+        State::NeedsAttention(_) | State::NotApplied(_) | State::Completed(_) => {
+            return unchanged(Reply::Resend(ResendReply::Settled(Some(
+                before.state.clone(),
+            ))));
+        }
+    }
+    if before.has_live_attempt(&view.living, &resend.at) {
+        return unchanged(Reply::Resend(ResendReply::NotNow));
+    }
+    let room = match plan::room_for_resend(before, view.fence.as_ref(), &view.lease, &resend.at) {
+        Ok(room) => room,
+        Err(obstacle) => return unchanged(Reply::Resend(ResendReply::Forbidden(obstacle))),
+    };
+    let Some(request) = view.request.clone() else {
+        return unchanged(Reply::Resend(ResendReply::Forbidden(
+            Parked::RequestNotKept,
+        )));
+    };
+    let mut operation = before.clone();
+    close_dead_attempts(&mut operation, view, &resend.at);
+    let round = operation.key_use.round;
+    operation.attempts.push(Attempt {
+        id: resend.attempt,
+        round,
+        fingerprint: operation.fingerprint,
+        at: resend.at,
+        overdue_after: resend.overdue_after,
+        resend: true,
+        end: AttemptEnd::Silent,
+    });
+    operation
+        .key_use
+        .first
+        .get_or_insert((resend.attempt, resend.at));
+    operation.admitted = operation.admitted.saturating_add(1);
+    operation.resends = operation.resends.saturating_add(1);
+    operation.state = State::Uncertain;
+    operation.changed = resend.at;
+    let grant = Grant {
+        key: operation.key.clone(),
+        attempt: resend.attempt,
+        round,
+        dispatch_by: resend.at.boottime.after(resend.dispatch.min(room)),
+        look_again: false,
+        request: Some(std::sync::Arc::new(request)),
+    };
+    let text = format!(
+        "sending the stored bytes again under the same key (resend {})",
+        operation.resends
+    );
+    let event = line(&operation, resend.at, Some(resend.attempt), text);
+    let changes = Changes {
+        operation: Some(Box::new(operation)),
+        events: vec![event],
+        ..Changes::default()
+    };
+    Decision {
+        changes,
+        reply: Reply::Resend(ResendReply::Granted(grant)),
+    }
+}
+
+/// What a dead instance left silent or open will bring nothing any more.
+pub(super) fn close_dead_attempts(operation: &mut Operation, view: &View, now: &Moment) {
+    use super::outcome::{Interruption, Phase};
+    for attempt in &mut operation.attempts {
+        if !attempt.is_live(&view.living, now) {
+            attempt.end = match attempt.end {
+                AttemptEnd::Silent => AttemptEnd::Closed(Phase::Sending, Interruption::ProcessGone),
+                AttemptEnd::Open(phase, why) => AttemptEnd::Closed(phase, why),
+                AttemptEnd::Closed(..) | AttemptEnd::Ambiguous(_) | AttemptEnd::Disproved(_) => {
+                    attempt.end
+                }
+            };
+        }
+    }
+}
+
+/// No step can help any more.
+fn park(view: &View, park: &Park) -> Decision {
+    let Some(before) = operation_of(view) else {
+        return unchanged(Reply::Parked(None));
+    };
+    let parkable = match before.state {
+        State::Intended | State::Uncertain => !before.has_live_attempt(&view.living, &park.at),
+        State::NeedsAttention(_) | State::NotApplied(_) | State::Completed(_) => false,
+    };
+    if !parkable {
+        return unchanged(Reply::Parked(Some(before.state.clone())));
+    }
+    let mut operation = before.clone();
+    close_dead_attempts(&mut operation, view, &park.at);
+    operation.state = State::NeedsAttention(park.why);
+    operation.changed = park.at;
+    let text = format!("needs a person: {}", park.why.reason());
+    let event = line(&operation, park.at, None, text);
+    let reply = Reply::Parked(Some(operation.state.clone()));
+    let changes = Changes {
+        operation: Some(Box::new(operation)),
+        events: vec![event],
+        ..Changes::default()
+    };
+    Decision { changes, reply }
+}
+
+/// A person's verdict.
+fn resolve(view: &View, resolve: &Resolve) -> Decision {
+    let refuse = |resolved| unchanged(Reply::Resolved(resolved));
+    let Some(before) = operation_of(view) else {
+        return refuse(Resolved::Unknown);
+    };
+    match (&before.state, &resolve.verdict) {
+        (State::Completed(completion), _) => {
+            let Completion {
+                verdict,
+                provenance,
+                ..
+            } = completion;
+            return refuse(Resolved::AlreadyCompleted {
+                verdict: *verdict,
+                provenance: *provenance,
+            });
+        }
+        (State::NotApplied(_), Resolution::NotApplied { .. }) => {
+            return refuse(Resolved::AlreadyNotApplied);
+        }
+        (State::NotApplied(_), Resolution::Applied(_))
+        | (State::Intended | State::Uncertain | State::NeedsAttention(_), _) => {}
+    }
+    let acting = |attempt: &Attempt| {
+        attempt.end == AttemptEnd::Silent && attempt.is_live(&view.living, &resolve.at)
+    };
+    if before.attempts.iter().any(acting) {
+        return refuse(Resolved::StillInFlight);
+    }
+    let mut operation = before.clone();
+    close_dead_attempts(&mut operation, view, &resolve.at);
+    let verdict = match &resolve.verdict {
+        Resolution::Applied(answer) => {
+            let completion = Completion {
+                verdict: Verdict::Applied,
+                provenance: Provenance::Operator,
+                attempt: None,
+                answer: Some(answer.clone()),
+                at: resolve.at,
+            };
+            operation.complete(completion, resolve.at);
+            "applied"
+        }
+        Resolution::NotApplied { new_key } => {
+            for attempt in &mut operation.attempts {
+                attempt.end = AttemptEnd::Disproved(Provenance::Operator);
+            }
+            operation.state = State::NotApplied(WhyNot::Said(Provenance::Operator));
+            operation.request_kept = false;
+            operation.changed = resolve.at;
+            if *new_key {
+                operation.next_round();
+            }
+            if *new_key {
+                "not applied, next attempt under a new key"
+            } else {
+                "not applied"
+            }
+        }
+    };
+    let text = format!(
+        "resolved as {verdict} by {}: {}",
+        resolve.operator, resolve.reason
+    );
+    let event = line(&operation, resolve.at, None, text);
+    let reply = Reply::Resolved(Resolved::Done(operation.state.clone()));
+    let changes = Changes {
+        operation: Some(Box::new(operation)),
+        request: RequestChange::Drop,
+        events: vec![event],
+        ..Changes::default()
+    };
+    Decision { changes, reply }
+}
+
+pub(super) fn line(
+    operation: &Operation,
+    at: Moment,
+    attempt: Option<AttemptId>,
+    text: String,
+) -> Event {
+    Event {
+        key: operation.key.clone(),
+        at,
+        attempt,
+        text,
+    }
+}
+
+impl Operation {
+    /// A new key towards the upstream; its lifetime has not begun. Two cases only: a corrected
+    /// request after a stored refusal, and an operator who says so.
+    pub(super) fn next_round(&mut self) -> Round {
+        self.key_use.round = self.key_use.round.next();
+        self.key_use.first = None;
+        self.key_use.round
+    }
+}
+
+/// The fence of a view, or a new one for its resource.
+pub(super) fn fence_or_unseen(view: &View, resource: &super::ids::ResourceKey) -> Fence {
+    view.fence
+        .clone()
+        .unwrap_or_else(|| Fence::unseen(resource.clone()))
+}

@@ -1,0 +1,33 @@
+//! The rules, and nothing but the rules.
+//!
+//! What lives here: the words of the contract as types, and two pure functions over them,
+//! [`decide::decide`] (what one command does to one view of the register) and [`plan::plan`] (what
+//! may be done next for an unsettled operation).
+//!
+//! What always holds: no I/O, no clock, no randomness, no logging. Time comes in with the command.
+//! Every store backend loads a [`view::View`], calls `decide` and persists its `Changes` in one
+//! transaction, so two backends cannot differ in logic. The same function is what the model checker
+//! explores.
+//!
+//! What it does not do: parse HTTP, know a database, know a provider.
+
+#![deny(
+    clippy::wildcard_enum_match_arm,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects
+)]
+#![deny(missing_docs)]
+
+mod admission;
+pub mod command;
+pub mod decide;
+pub mod fence;
+pub mod ids;
+pub mod lease;
+pub mod operation;
+pub mod outcome;
+pub mod plan;
+pub mod policy;
+pub mod rejection;
+pub mod time;
+pub mod view;

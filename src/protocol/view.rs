@@ -1,0 +1,107 @@
+//! What a decision sees of the register.
+//!
+//! What always holds: a View is read inside the transaction that the decision's changes are written
+//! in; it holds everything `decide` may ask, and nothing else.
+//!
+//! What it does not do: load itself (`store`).
+
+use super::fence::{Fence, Generation};
+use super::ids::{Fingerprint, InstanceId, OperationKey};
+use super::lease::LeaseFacts;
+use super::operation::{Operation, State};
+use super::outcome::StoredRequest;
+use super::policy::Order;
+
+/// The register, as far as one command concerns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The epoch in force.
+    pub epoch: u64,
+    /// Instances that are not dead.
+    pub living: Living,
+    /// The fence of the command's resource; `None`: never seen, or no resource.
+    pub fence: Option<Fence>,
+    /// What stands under the command's identity.
+    pub record: Option<Record>,
+    /// For a twin's note: the operation that it names.
+    pub first: Option<Operation>,
+    /// The unsettled operations of the resource.
+    pub unsettled: Vec<Unsettled>,
+    /// What this instance knows of the lease.
+    pub lease: LeaseFacts,
+    /// For a resend: the bytes to send again.
+    pub request: Option<StoredRequest>,
+}
+
+/// What stands under an identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// An operation.
+    Operation(Box<Operation>),
+    /// The note that this identity is a twin of another.
+    Twin(TwinNote),
+}
+
+/// The durable note that a request under one id repeated the unsettled request of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TwinNote {
+    /// The twin's own identity.
+    pub key: OperationKey,
+    /// Whom it repeats.
+    pub first: OperationKey,
+    /// The request of both.
+    pub fingerprint: Fingerprint,
+}
+
+/// An unsettled operation, as others of its resource see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    /// Which.
+    pub key: OperationKey,
+    /// Where it stands in the order.
+    pub generation: Generation,
+    /// Ordered within its generation?
+    pub order: Order,
+    /// What it sends.
+    pub fingerprint: Fingerprint,
+    /// Does it need a person?
+    pub needs_attention: bool,
+}
+
+/// Which instances are not dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Living {
+    /// The register has one owner; every other instance is dead.
+    Only(InstanceId),
+    /// Several share it.
+    Among(Vec<InstanceId>),
+}
+
+impl Living {
+    /// Is it alive, as far as this register knows?
+    pub fn contains(&self, instance: InstanceId) -> bool {
+        match self {
+            Self::Only(own) => *own == instance,
+            Self::Among(all) => all.contains(&instance),
+        }
+    }
+}
+
+impl Unsettled {
+    /// The summary of an operation; `None` if it is settled or has no resource.
+    pub fn of(operation: &Operation) -> Option<Self> {
+        let place = operation.place.as_ref()?;
+        let needs_attention = match operation.state {
+            State::Intended | State::Uncertain => false,
+            State::NeedsAttention(_) => true,
+            State::NotApplied(_) | State::Completed(_) => return None,
+        };
+        Some(Self {
+            key: operation.key.clone(),
+            generation: (place.incarnation, place.token),
+            order: operation.order,
+            fingerprint: operation.fingerprint,
+            needs_attention,
+        })
+    }
+}

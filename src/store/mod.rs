@@ -1,0 +1,279 @@
+//! The one door to the register: commands in, replies and permits out.
+//!
+//! What always holds: a backend loads a [`View`], calls [`decide`], and persists the `Changes` in
+//! one transaction; a reply is handed out only after that transaction has committed; a [`Permit`]
+//! is made here, of a granted reply, and nowhere else. If a backend cannot commit, it says so and
+//! nothing may be sent.
+//!
+//! What it does not do: decide anything (`protocol`), or know HTTP.
+//!
+//! [`View`]: crate::protocol::view::View
+//! [`decide`]: crate::protocol::decide::decide
+
+pub mod permit;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::protocol::command::{
+    Admission, Admit, Command, Event, Grant, Park, Record, Recorded, Reply, Resend, ResendReply,
+    Resolve, Resolved, Ruling,
+};
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
+use crate::protocol::operation::{Operation, State};
+use crate::protocol::outcome::StoredRequest;
+use crate::protocol::time::Moment;
+use crate::protocol::view::Record as Found;
+
+use permit::{Permit, Receipt};
+
+/// A fault of the register. Refusals are not faults; they are replies.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was committed, and trying again may help.
+    #[error("the register is unavailable: {0}")]
+    Unavailable(String),
+    /// The commit may or may not have happened.
+    #[error("it is not known whether the register committed: {0}")]
+    CommitUnknown(String),
+    /// A record cannot be read.
+    #[error("the register holds a record that cannot be read: {0}")]
+    Corrupt(String),
+    /// The register was written by a newer version.
+    #[error("the register has format {found}, this version reads up to {known}")]
+    FormatTooNew {
+        /// Format of the register.
+        found: u32,
+        /// Highest format known.
+        known: u32,
+    },
+    /// A commit failed; this process writes nothing more.
+    #[error("the register is poisoned by a failed commit: {0}")]
+    Poisoned(String),
+}
+
+/// A future of a backend.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// What every backend does. Errors are those of [`StoreError`]; after an error of `apply` nothing of
+/// the reply is known to be true.
+pub trait Backend: Send + Sync + 'static {
+    /// Loads a view, decides, persists, commits; then answers.
+    fn apply(&self, command: Command) -> Pending<'_, Reply>;
+
+    /// What stands under an identity now, without a transaction: a hint, never a decision.
+    /// `resource`: fill in the incarnation of its fence first.
+    fn peek<'a>(
+        &'a self,
+        key: &'a OperationKey,
+        resource: Option<&'a ResourceKey>,
+    ) -> Pending<'a, Option<Found>>;
+
+    /// One operation with its event log, and its stored request where asked for and kept.
+    fn operation<'a>(
+        &'a self,
+        key: &'a OperationKey,
+        with_request: bool,
+    ) -> Pending<'a, Option<Stored>>;
+
+    /// Operations, newest first.
+    fn operations<'a>(&'a self, query: &'a OperationQuery) -> Pending<'a, OperationPage>;
+
+    /// One fence with the unsettled operations of its resource.
+    fn resource<'a>(&'a self, key: &'a ResourceKey) -> Pending<'a, Option<StoredResource>>;
+
+    /// Fences by name, ascending, after `after`, at most `limit`.
+    fn resources<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>>;
+
+    /// Unsettled operations in order of record, after a cursor, at most `limit`: what a pass of the
+    /// reconciler reads.
+    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>>;
+
+    /// Counts by state, and the oldest unsettled operation.
+    fn summary(&self) -> Pending<'_, Summary>;
+
+    /// Can the register commit durably now? Proved by a commit.
+    fn ready(&self) -> Pending<'_, ()>;
+
+    /// Stops writing, after what is queued.
+    fn close(&self) -> Pending<'_, ()>;
+}
+
+/// An operation with what is stored beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The record.
+    pub operation: Operation,
+    /// Its event log, oldest first.
+    pub events: Vec<Event>,
+    /// The bytes to send again, where asked for and kept.
+    pub request: Option<StoredRequest>,
+}
+
+/// A resource with what stands in its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredResource {
+    /// The record.
+    pub fence: Fence,
+    /// Its unsettled operations, oldest first.
+    pub unsettled: Vec<Operation>,
+    /// Its last COMPLETED operation, if one is remembered.
+    pub last_completed: Option<Operation>,
+}
+
+/// Which operations to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationQuery {
+    /// Only in this state, by the contract's word.
+    pub state: Option<&'static str>,
+    /// Only of this resource.
+    pub resource: Option<ResourceKey>,
+    /// Only of this upstream.
+    pub upstream: Option<UpstreamId>,
+    /// Only with this id, in any principal and incarnation.
+    pub id: Option<String>,
+    /// Below this cursor of an earlier page.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A page of operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationPage {
+    /// Newest first.
+    pub operations: Vec<Operation>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// The register at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How many operations stand in each state, by the contract's word; states without any are
+    /// absent.
+    pub by_state: Vec<(&'static str, u64)>,
+    /// When the oldest unsettled operation was first seen.
+    pub oldest_unsettled: Option<Moment>,
+    /// The epoch in force.
+    pub epoch: u64,
+}
+
+/// The register, as the rooms above see it.
+#[derive(Clone)]
+pub struct Register {
+    backend: Arc<dyn Backend>,
+    instance: InstanceId,
+}
+
+/// An admission with its permit, if it was granted.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The decision.
+    pub admission: Admission,
+    /// The right to send; there exactly when the ruling is `Granted`.
+    pub permit: Option<Permit>,
+}
+
+/// The reply to a resend.
+#[derive(Debug)]
+pub enum Resent {
+    /// Send again.
+    Granted(Permit),
+    /// Not now: some attempt is still acting or listening.
+    NotNow,
+    /// It needs none.
+    Settled(Option<State>),
+    /// Never again unattended.
+    Forbidden(crate::protocol::operation::Parked),
+}
+
+impl Register {
+    /// Opens the door to a backend for one instance.
+    pub fn new(backend: Arc<dyn Backend>, instance: InstanceId) -> Self {
+        Self { backend, instance }
+    }
+
+    /// Who we are in it.
+    pub fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
+    /// Everything that reads.
+    pub fn read(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// Asks for the admission of a caller's request.
+    pub async fn admit(&self, admit: Admit) -> Result<Admitted, StoreError> {
+        match self.backend.apply(Command::Admit(Box::new(admit))).await? {
+            Reply::Admission(admission) => {
+                let permit = match &admission.ruling {
+                    Ruling::Granted(grant) => Some(self.permit(grant.clone())),
+                    _ => None,
+                };
+                Ok(Admitted { admission, permit })
+            }
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Asks for another attempt under the same key.
+    pub async fn resend(&self, resend: Resend) -> Result<Resent, StoreError> {
+        match self.backend.apply(Command::Resend(resend)).await? {
+            Reply::Resend(ResendReply::Granted(grant)) => Ok(Resent::Granted(self.permit(grant))),
+            Reply::Resend(ResendReply::NotNow) => Ok(Resent::NotNow),
+            Reply::Resend(ResendReply::Settled(state)) => Ok(Resent::Settled(state)),
+            Reply::Resend(ResendReply::Forbidden(why)) => Ok(Resent::Forbidden(why)),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Records what an attempt showed. The receipt is kept by the caller until this succeeds:
+    /// recording it twice is harmless, not recording it is not.
+    pub async fn record(&self, receipt: &Receipt, at: Moment) -> Result<Recorded, StoreError> {
+        let record = Record {
+            key: receipt.key.clone(),
+            attempt: receipt.attempt,
+            evidence: receipt.evidence.clone(),
+            open: receipt.open,
+            at,
+        };
+        match self.backend.apply(Command::Record(record)).await? {
+            Reply::Recorded(recorded) => Ok(recorded),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Says that no step is left. Answers the state it is in then.
+    pub async fn park(&self, park: Park) -> Result<Option<State>, StoreError> {
+        match self.backend.apply(Command::Park(park)).await? {
+            Reply::Parked(state) => Ok(state),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Brings in a person's verdict.
+    pub async fn resolve(&self, resolve: Resolve) -> Result<Resolved, StoreError> {
+        match self.backend.apply(Command::Resolve(resolve)).await? {
+            Reply::Resolved(resolved) => Ok(resolved),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    #[expect(
+        clippy::unused_self,
+        reason = "a permit is this register's word, not anybody's"
+    )]
+    fn permit(&self, grant: Grant) -> Permit {
+        Permit::granted(grant)
+    }
+}
+
+fn mismatched(reply: &Reply) -> StoreError {
+    StoreError::Corrupt(format!(
+        "a command was answered with the reply of another: {reply:?}"
+    ))
+}
