@@ -16,6 +16,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod expression;
+pub mod failpoint;
 pub mod lease;
 pub mod protocol;
 pub mod proxy;
