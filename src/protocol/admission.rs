@@ -383,7 +383,7 @@ impl Desk<'_> {
         let place = self.take_place(caller);
         let mut operation = self.intend(place);
         let round = operation.key_use.round;
-        let look_again = !operation.attempts.is_empty();
+        let look_again = operation.attempts.iter().any(Attempt::may_still_surprise);
         operation.attempts.push(Attempt {
             id: self.admit.attempt,
             round,

@@ -31,3 +31,6 @@ pub mod policy;
 pub mod rejection;
 pub mod time;
 pub mod view;
+
+#[cfg(test)]
+mod tests;
