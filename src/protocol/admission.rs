@@ -177,7 +177,11 @@ impl Desk<'_> {
             }
             State::Intended | State::Uncertain => {
                 let uncertain = !operation.is_in_flight(&self.view.living, &self.admit.at);
-                Ok(Some(Ruling::Join { key, uncertain }))
+                Ok(Some(Ruling::Join {
+                    key,
+                    attempt: operation.attempts.last().map(|newest| newest.id),
+                    uncertain,
+                }))
             }
             State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
             State::NotApplied(_) => Ok(None),
@@ -368,6 +372,7 @@ impl Desk<'_> {
             }
             IfTwin::Answer => Ok(Some(Ruling::Join {
                 key: first_key,
+                attempt: None,
                 uncertain: true,
             })),
             IfTwin::Refuse | IfTwin::Send => Err(Rejection::NearDuplicate {

@@ -254,6 +254,9 @@ pub enum Ruling {
     Join {
         /// Whose: itself, or the first of twins.
         key: OperationKey,
+        /// The attempt it joins: the newest one, where it is known here. A joiner gets the answer of
+        /// this attempt, or of whatever settles the operation, never one of an earlier attempt.
+        attempt: Option<AttemptId>,
         /// INTENDED, or UNCERTAIN and to be settled now?
         uncertain: bool,
     },

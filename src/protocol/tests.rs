@@ -127,8 +127,8 @@ impl World {
         }
     }
 
-    fn apply(&mut self, command: Command) -> Reply {
-        let decision = decide(&self.view(&command), &command);
+    fn apply(&mut self, command: &Command) -> Reply {
+        let decision = decide(&self.view(command), command);
         let Changes {
             fence,
             operation,
@@ -167,7 +167,7 @@ impl World {
     fn admission(&mut self, ask: &Ask) -> Admission {
         let attempt = self.attempt();
         let command = ask.command(attempt, self.now());
-        match self.apply(Command::Admit(Box::new(command))) {
+        match self.apply(&Command::Admit(Box::new(command))) {
             Reply::Admission(admission) => admission,
             other => panic!("{other:?}"),
         }
@@ -192,7 +192,7 @@ impl World {
             open,
             at: self.now(),
         };
-        match self.apply(Command::Record(record)) {
+        match self.apply(&Command::Record(record)) {
             Reply::Recorded(recorded) => recorded,
             other => panic!("{other:?}"),
         }
@@ -206,7 +206,7 @@ impl World {
             overdue_after: Millis(45_000),
             at: self.now(),
         };
-        match self.apply(Command::Resend(resend)) {
+        match self.apply(&Command::Resend(resend)) {
             Reply::Resend(reply) => reply,
             other => panic!("{other:?}"),
         }
@@ -220,7 +220,7 @@ impl World {
             reason: "looked at the provider's ledger".to_owned(),
             at: self.now(),
         };
-        match self.apply(Command::Resolve(resolve)) {
+        match self.apply(&Command::Resolve(resolve)) {
             Reply::Resolved(resolved) => resolved,
             other => panic!("{other:?}"),
         }
@@ -232,7 +232,7 @@ impl World {
             why: Parked::NoStep,
             at: self.now(),
         };
-        match self.apply(Command::Park(park)) {
+        match self.apply(&Command::Park(park)) {
             Reply::Parked(state) => state,
             other => panic!("{other:?}"),
         }
@@ -454,7 +454,7 @@ fn refused(ruling: Ruling) -> Rejection {
     }
 }
 
-fn is_stale(ruling: Ruling) -> bool {
+fn is_stale(ruling: &Ruling) -> bool {
     matches!(ruling, Ruling::Refused(Rejection::StaleToken { .. }))
 }
 

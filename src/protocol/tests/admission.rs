@@ -9,7 +9,7 @@ fn a_token_below_the_mark_is_stale_and_one_above_raises_it() {
     world.record(&alice, applied());
     let bob = world.granted(&Ask::fenced("b", "108"));
     world.record(&bob, applied());
-    assert!(is_stale(world.admit(&Ask::fenced("c", "107"))));
+    assert!(is_stale(&world.admit(&Ask::fenced("c", "107"))));
     assert_eq!(world.fence().mark, Some(token("108")));
     // Equal is not stale: the owner goes on.
     world.granted(&Ask::fenced("d", "108"));
@@ -28,7 +28,7 @@ fn the_fence_rises_whatever_follows() {
         Ruling::Replay { stale: false, .. }
     ));
     assert_eq!(world.fence().mark, Some(token("108")));
-    assert!(is_stale(world.admit(&Ask::fenced("other", "107"))));
+    assert!(is_stale(&world.admit(&Ask::fenced("other", "107"))));
 
     // Refused for another reason.
     let reused = Ask::fenced("once", "109").payload(9);
@@ -115,13 +115,13 @@ fn a_lower_epoch_is_stale_on_every_resource_and_a_new_one_may_change_the_source(
     let grant = world.granted(&Ask::fenced("a", "107"));
     world.record(&grant, applied());
     world.epoch = 3;
-    assert!(is_stale(world.admit(&Ask::fenced("b", "999"))));
+    assert!(is_stale(&world.admit(&Ask::fenced("b", "999"))));
     let other_source = Ask::fenced("b", "3:1").with(|ask| ask.source = "etcd");
     world.granted(&other_source);
     assert_eq!(world.fence().source, Some(TokenSource::new("etcd")));
     // A resource that was never seen is no exception.
     world.fences.clear();
-    assert!(is_stale(world.admit(&Ask::fenced("c", "2:9"))));
+    assert!(is_stale(&world.admit(&Ask::fenced("c", "2:9"))));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_closed_mark_is_stale_itself() {
     let grant = world.granted(&Ask::fenced("a", "107"));
     world.record(&grant, applied());
     world.fences.get_mut(&resource()).unwrap().closed = true;
-    assert!(is_stale(world.admit(&Ask::fenced("b", "107"))));
+    assert!(is_stale(&world.admit(&Ask::fenced("b", "107"))));
     world.granted(&Ask::fenced("b", "108"));
     assert!(!world.fence().closed);
 }
@@ -463,6 +463,7 @@ fn a_twin_may_join_the_first_and_goes_on_as_new_if_that_was_not_applied() {
     let first = world.granted(&answer_twins("key-1"));
     let joined = Ruling::Join {
         key: first.key.clone(),
+        attempt: None,
         uncertain: true,
     };
     assert_eq!(world.admit(&answer_twins("key-2")), joined);

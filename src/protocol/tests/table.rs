@@ -1,6 +1,8 @@
 //! Every state × every event, written out. The table is a file beside this one: a change of a rule
 //! shows as a changed line, and somebody has to mean it.
 
+use std::fmt::Write as _;
+
 use super::*;
 
 type Prepare = (&'static str, fn(&mut World) -> Option<Grant>);
@@ -195,15 +197,17 @@ fn resolved(reply: &Resolved) -> String {
 fn every_state_and_every_event() {
     let mut table = String::new();
     for (state, prepare) in STATES {
-        table.push_str(&format!("{state}\n"));
+        writeln!(table, "{state}").unwrap();
         for (event, happen) in EVENTS {
             let mut world = World::new();
             let grant = prepare(&mut world);
             let said = happen(&mut world, grant.as_ref());
-            table.push_str(&format!(
-                "  {event:32} {said:32} -> {}\n",
+            writeln!(
+                table,
+                "  {event:32} {said:32} -> {}",
                 world.state(&key("k"))
-            ));
+            )
+            .unwrap();
         }
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/protocol/tests/table.txt");
