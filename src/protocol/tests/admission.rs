@@ -73,7 +73,7 @@ fn a_stale_caller_gets_the_stored_outcome_but_never_an_attempt() {
     ));
     // With another payload it learns that it is stale, not that the key was reused.
     assert!(is_stale(
-        world.admit(&Ask::fenced("once", "107").payload(9))
+        &world.admit(&Ask::fenced("once", "107").payload(9))
     ));
 }
 
