@@ -1,0 +1,216 @@
+//! One attempt: sent on its permit, recorded, told to whoever waits.
+//!
+//! What always holds: the caller is answered with what the record holds after the transaction, never
+//! with what its attempt read; if that takes longer than `record_timeout` the caller is told that
+//! nothing is recorded yet, and recording is tried again while the process lives. An attempt that
+//! runs into its response limit is recorded as interrupted and goes on listening.
+//!
+//! What it does not do: choose what to send (`wire`), or whether (`protocol`).
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::supervisor::Supervisor;
+use super::waiters::{Ended, Ticket, Waiters};
+use crate::clock::{self, Clock};
+use crate::protocol::ids::{AttemptId, OperationKey};
+use crate::protocol::operation::{Effect, State};
+use crate::protocol::outcome::{Answer, AnswerClass, Evidence, Unsent};
+use crate::protocol::view::Record as Found;
+use crate::store::permit::{Permit, Receipt};
+use crate::store::{Register, StoreError};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::{Outbound, Reserved, Sent};
+
+/// How long an attempt listens for a late answer where no settle step needs the connection closed.
+const LISTEN: Duration = Duration::from_mins(10);
+
+/// Everything an attempt needs that outlives it. Cheap to clone.
+#[derive(Clone)]
+pub struct Dispatcher {
+    /// The register.
+    pub register: Register,
+    /// The clocks.
+    pub clock: Clock,
+    /// Who waits.
+    pub waiters: Waiters,
+    /// Where tasks live.
+    pub supervisor: Supervisor,
+    /// The numbers.
+    pub metrics: Metrics,
+    /// How long an answer is held back for its record to commit.
+    pub record_timeout: Duration,
+}
+
+/// An attempt about to be made.
+pub struct Shot {
+    /// The right to make it.
+    pub permit: Permit,
+    /// The connection, exclusively held.
+    pub connection: Reserved,
+    /// What to send.
+    pub outbound: Outbound,
+    /// What an answer proves.
+    pub judge: Judge,
+}
+
+/// What an answer proves, by profile and route.
+pub type Judge = Box<dyn Fn(&Answer) -> AnswerClass + Send>;
+
+/// What became of an attempt, for the request that started it.
+#[derive(Debug)]
+pub enum Report {
+    /// Recorded: this is what the record holds.
+    Recorded {
+        /// The attempt.
+        attempt: AttemptId,
+        /// The state after the transaction.
+        state: State,
+        /// What the attempt showed.
+        evidence: Evidence,
+    },
+    /// Not recorded within `record_timeout`, or never again by this process: nothing is certain.
+    Unrecorded {
+        /// What the attempt showed.
+        evidence: Evidence,
+    },
+}
+
+impl Dispatcher {
+    /// Makes an attempt in a task of its own, detached from whoever asked for it.
+    pub fn launch(&self, shot: Shot) -> oneshot::Receiver<Report> {
+        let (tell, told) = oneshot::channel();
+        let dispatcher = self.clone();
+        self.supervisor.effect(async move { dispatcher.make(shot, tell).await });
+        told
+    }
+
+    async fn make(&self, shot: Shot, tell: oneshot::Sender<Report>) {
+        let _in_flight = self.metrics.in_flight();
+        let Shot { permit, connection, outbound, judge } = shot;
+        let key = permit.grant().key.clone();
+        // Keeps the flight alive, so that a request to close always finds it.
+        let ticket = self.waiters.watch(&key);
+        if permit.grant().look_again && self.is_completed(&key).await {
+            // Dropped unused, the connection goes back.
+            drop(connection);
+            let receipt = permit.finish(Evidence::NotSent(Unsent::AlreadySettled));
+            return self.settle_receipt(&ticket, receipt, Some(tell)).await;
+        }
+        let begun = clock::boottime();
+        match connection.send(permit, &outbound, judge).await {
+            Sent::Ended(receipt) => {
+                if matches!(receipt.evidence(), Evidence::Answered { .. }) {
+                    self.metrics.upstream_took(clock::boottime().since(begun));
+                }
+                self.settle_receipt(&ticket, receipt, Some(tell)).await;
+            }
+            Sent::Interrupted { receipt, late } => {
+                self.settle_receipt(&ticket, receipt, Some(tell)).await;
+                let closing = ticket.closing();
+                let receipt = late.wait(LISTEN, closing.asked()).await;
+                self.settle_receipt(&ticket, receipt, None).await;
+            }
+        }
+    }
+
+    /// The last look before the first byte, where an earlier verdict may have been wrong.
+    async fn is_completed(&self, key: &OperationKey) -> bool {
+        match self.register.read().peek(key, None).await {
+            Ok(Some(Found::Operation(operation))) => matches!(operation.state, State::Completed(_)),
+            Ok(Some(Found::Twin(_)) | None) => false,
+            // Not known: the permit stands, and the key still catches a duplicate.
+            Err(_) => false,
+        }
+    }
+
+    /// Records a receipt, then tells its request and everybody who waits.
+    async fn settle_receipt(
+        &self,
+        ticket: &Ticket,
+        receipt: Receipt,
+        tell: Option<oneshot::Sender<Report>>,
+    ) {
+        let recording = self.record(ticket.key(), &receipt);
+        tokio::pin!(recording);
+        let mut tell = tell;
+        let in_time = tokio::time::timeout(self.record_timeout, &mut recording).await;
+        let recorded = match in_time {
+            Ok(recorded) => recorded,
+            Err(_elapsed) => {
+                tracing::warn!(
+                    operation = %ticket.key().id,
+                    attempt = %receipt.attempt(),
+                    "the outcome is not recorded in time; the caller is told that it is uncertain"
+                );
+                report(tell.take(), || Report::Unrecorded { evidence: receipt.evidence().clone() });
+                recording.await
+            }
+        };
+        let Some(state) = recorded else {
+            return report(tell, || Report::Unrecorded { evidence: receipt.evidence().clone() });
+        };
+        let (attempt, evidence) = (receipt.attempt(), receipt.evidence().clone());
+        self.waiters.publish(
+            ticket.key(),
+            Ended { attempt: Some(attempt), state: state.clone(), evidence: Some(evidence.clone()) },
+        );
+        report(tell, || Report::Recorded { attempt, state, evidence });
+    }
+
+    /// Records until it is recorded; `None` where this process never can again.
+    async fn record(&self, key: &OperationKey, receipt: &Receipt) -> Option<State> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match self.register.record(receipt, self.clock.now()).await {
+                Ok(recorded) => {
+                    if recorded.effect == Effect::Contradiction {
+                        self.metrics.contradiction();
+                        tracing::error!(
+                            operation = %key.id,
+                            upstream = %key.upstream,
+                            attempt = %receipt.attempt(),
+                            "contradiction: the evidence of this attempt speaks against the record"
+                        );
+                    }
+                    return recorded.state;
+                }
+                Err(error) if !may_pass(&error) => {
+                    tracing::error!(
+                        operation = %key.id,
+                        attempt = %receipt.attempt(),
+                        error = %error,
+                        "the outcome of an attempt cannot be recorded; it is UNCERTAIN until settled"
+                    );
+                    return None;
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        operation = %key.id,
+                        attempt = %receipt.attempt(),
+                        error = %error,
+                        "recording is tried again"
+                    );
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(2));
+        }
+    }
+}
+
+/// Can the same write succeed later in this process?
+fn may_pass(error: &StoreError) -> bool {
+    match error {
+        StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => true,
+        StoreError::Corrupt(_) | StoreError::FormatTooNew { .. } | StoreError::Poisoned(_) => false,
+    }
+}
+
+/// A request that hung up is not there any more; its attempt is recorded all the same.
+fn report(tell: Option<oneshot::Sender<Report>>, report: impl FnOnce() -> Report) {
+    if let Some(tell) = tell {
+        let _gone = tell.send(report());
+    }
+}
