@@ -235,7 +235,8 @@ pub enum Route<'a> {
 }
 
 impl Upstream {
-    /// What becomes of a request. Safe methods that no effect lists pass.
+    /// What becomes of a request. Safe methods that no effect lists pass. A path that would be an
+    /// effect only for a server that takes `%2F` for a slash is denied.
     pub fn route(&self, method: &Method, path: &RequestPath) -> Route<'_> {
         let listed = self
             .effects
@@ -251,6 +252,7 @@ impl Upstream {
                     params,
                 },
             },
+            (None, _) if self.might_be_effect(method, path) => Route::Deny,
             (None, _) if method.is_safe() => Route::Pass,
             (None, Unlisted::Observe) => Route::Observe,
             (None, Unlisted::Pass) => Route::Pass,
@@ -261,6 +263,12 @@ impl Upstream {
                 params: PathParams::default(),
             },
         }
+    }
+
+    fn might_be_effect(&self, method: &Method, path: &RequestPath) -> bool {
+        self.effects
+            .iter()
+            .any(|effect| effect.methods.contain(method) && effect.path.might_match(path))
     }
 
     /// Does the upstream get the caller's own key?

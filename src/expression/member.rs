@@ -11,7 +11,15 @@ use std::fmt;
 use http::{HeaderMap, HeaderName};
 
 use super::path::PathParams;
+use super::{json, pairs};
 use crate::protocol::ids::FencingToken;
+
+/// Longest value, in bytes. What names things is short; a register full of megabyte names is an
+/// attack or a mistake.
+const LONGEST_VALUE: usize = 1024;
+
+/// Stands in the text where the incarnation is named.
+const INCARNATION: &str = "*";
 
 /// What a value may be read from. Borrowed: made per request, thrown away.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +82,8 @@ pub enum WhyMissing {
     Empty,
     /// It is there more than once.
     Repeated,
+    /// It is longer than 1024 bytes.
+    TooLong,
     /// It is not text.
     NotText,
     /// It is null, an object, an array, or a number that is not an integer of 64 bits.
@@ -83,9 +93,39 @@ pub enum WhyMissing {
 }
 
 impl Member {
-    /// Its one text.
-    pub fn read<'a>(&self, _facts: &RequestFacts<'a>) -> Result<Cow<'a, str>, Missing> {
-        Err(self.missing(WhyMissing::Absent))
+    /// Its one text, as it is.
+    pub fn read<'a>(&self, facts: &RequestFacts<'a>) -> Result<Cow<'a, str>, Missing> {
+        let text = self.look_up(facts).map_err(|why| self.missing(why))?;
+        if text.is_empty() {
+            return Err(self.missing(WhyMissing::Empty));
+        }
+        if text.len() > LONGEST_VALUE {
+            return Err(self.missing(WhyMissing::TooLong));
+        }
+        Ok(text)
+    }
+
+    fn look_up<'a>(&self, facts: &RequestFacts<'a>) -> Result<Cow<'a, str>, WhyMissing> {
+        match self {
+            Self::Path(name) => facts
+                .path
+                .value(name)
+                .map(Cow::Borrowed)
+                .ok_or(WhyMissing::Absent),
+            Self::Query(name) => pairs::value(facts.query.unwrap_or_default(), name),
+            Self::Header(name) => header(facts.headers, name),
+            Self::Json(pointer) => json::scalar(facts.body, &pointer.0).map(Cow::Owned),
+            Self::Form(name) => {
+                let form = std::str::from_utf8(facts.body).map_err(|_| WhyMissing::Unreadable)?;
+                pairs::value(form, name)
+            }
+            Self::Token => {
+                let token = facts.token.ok_or(WhyMissing::Absent)?;
+                Ok(Cow::Owned(token.to_string()))
+            }
+            Self::OperationId => facts.operation.map(Cow::Borrowed).ok_or(WhyMissing::Absent),
+            Self::Incarnation => Ok(Cow::Borrowed(INCARNATION)),
+        }
     }
 
     fn missing(&self, why: WhyMissing) -> Missing {
@@ -93,6 +133,71 @@ impl Member {
             field: self.to_string(),
             why,
         }
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Cow<'a, str>, WhyMissing> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().ok_or(WhyMissing::Absent)?;
+    if values.next().is_some() {
+        return Err(WhyMissing::Repeated);
+    }
+    let text = value.to_str().map_err(|_| WhyMissing::NotText)?;
+    Ok(Cow::Borrowed(text))
+}
+
+impl JsonPointer {
+    /// Reads `/order/id`. `None` if it does not start with `/` or holds a `~` that is no escape. The
+    /// empty pointer is the whole body.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self(Vec::new()));
+        }
+        let rest = text.strip_prefix('/')?;
+        rest.split('/')
+            .map(unescape)
+            .collect::<Option<_>>()
+            .map(Self)
+    }
+
+    pub(super) fn of(tokens: Vec<String>) -> Self {
+        Self(tokens)
+    }
+}
+
+/// RFC 6901: `~1` is `/`, `~0` is `~`.
+fn unescape(token: &str) -> Option<String> {
+    let mut parts = token.split('~');
+    let mut out = parts.next()?.to_owned();
+    for part in parts {
+        let (meant, rest) = match part.as_bytes().first()? {
+            b'0' => ('~', part.get(1..)?),
+            b'1' => ('/', part.get(1..)?),
+            _ => return None,
+        };
+        out.push(meant);
+        out.push_str(rest);
+    }
+    Some(out)
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.field, self.why)
+    }
+}
+
+impl fmt::Display for WhyMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absent => "is not there",
+            Self::Empty => "is empty",
+            Self::Repeated => "is there more than once",
+            Self::TooLong => "is longer than 1024 bytes",
+            Self::NotText => "is not text",
+            Self::NotScalar => "is not a string, an integer of 64 bits or a boolean",
+            Self::Unreadable => "is looked for in a body that cannot be read as such",
+        })
     }
 }
 

@@ -8,7 +8,10 @@
 
 #![warn(missing_docs)]
 
+mod escape;
+mod json;
 mod member;
+mod pairs;
 mod path;
 mod template;
 
