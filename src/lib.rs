@@ -23,5 +23,6 @@ pub mod proxy;
 pub mod reconcile;
 pub mod store;
 pub mod telemetry;
+pub mod dispatch;
 pub mod upstream;
 pub mod wire;

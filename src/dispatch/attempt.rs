@@ -7,21 +7,25 @@
 //!
 //! What it does not do: choose what to send (`wire`), or whether (`protocol`).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::gateway::Load;
 use super::supervisor::Supervisor;
 use super::waiters::{Ended, Ticket, Waiters};
 use crate::clock::{self, Clock};
+use crate::protocol::command::{Admission, Admit};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Effect, State};
-use crate::protocol::outcome::{Answer, AnswerClass, Evidence, Unsent};
+use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::view::Record as Found;
 use crate::store::permit::{Permit, Receipt};
-use crate::store::{Register, StoreError};
+use crate::store::{Admitted, Register, StoreError};
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::{Outbound, Reserved, Sent};
+use crate::upstream::{Reserved, Sent};
 
 /// How long an attempt listens for a late answer where no settle step needs the connection closed.
 const LISTEN: Duration = Duration::from_mins(10);
@@ -41,22 +45,18 @@ pub struct Dispatcher {
     pub metrics: Metrics,
     /// How long an answer is held back for its record to commit.
     pub record_timeout: Duration,
+    /// Attempts of this instance so far.
+    pub attempts: Arc<AtomicU64>,
 }
 
-/// An attempt about to be made.
-pub struct Shot {
-    /// The right to make it.
-    pub permit: Permit,
-    /// The connection, exclusively held.
-    pub connection: Reserved,
-    /// What to send.
-    pub outbound: Outbound,
-    /// What an answer proves.
-    pub judge: Judge,
+/// What became of a request for an effect.
+#[derive(Debug)]
+pub enum Asked {
+    /// Nothing was granted: this is the ruling, and the connection back.
+    Ruled(Admission, Option<Reserved>),
+    /// It was granted and an attempt was made.
+    Made(Admission, Report),
 }
-
-/// What an answer proves, by profile and route.
-pub type Judge = Box<dyn Fn(&Answer) -> AnswerClass + Send>;
 
 /// What became of an attempt, for the request that started it.
 #[derive(Debug)]
@@ -78,17 +78,77 @@ pub enum Report {
 }
 
 impl Dispatcher {
-    /// Makes an attempt in a task of its own, detached from whoever asked for it.
-    pub fn launch(&self, shot: Shot) -> oneshot::Receiver<Report> {
+    /// The id of the next attempt of this instance.
+    pub fn next_attempt(&self) -> AttemptId {
+        let number = self.attempts.fetch_add(1, Ordering::Relaxed);
+        AttemptId { instance: self.register.instance(), number }
+    }
+
+    /// Asks for admission and, where it is granted, makes the attempt: all in a task of its own,
+    /// detached from whoever asked, so that a granted permit is never dropped with its caller.
+    /// The receiver fails only if the task died.
+    pub fn ask(
+        &self,
+        admit: Admit,
+        connection: Option<Reserved>,
+        load: Load,
+    ) -> oneshot::Receiver<Result<Asked, StoreError>> {
         let (tell, told) = oneshot::channel();
         let dispatcher = self.clone();
-        self.supervisor.effect(async move { dispatcher.make(shot, tell).await });
+        self.supervisor.effect(async move {
+            // A caller that hung up before the commit withdraws.
+            if tell.is_closed() {
+                return;
+            }
+            let Admitted { admission, permit } = match dispatcher.register.admit(admit).await {
+                Ok(admitted) => admitted,
+                Err(fault) => return told_or_gone(tell, Err(fault)),
+            };
+            match (permit, connection) {
+                (Some(permit), Some(connection)) => {
+                    let report = move |report| {
+                        told_or_gone(tell, Ok(Asked::Made(admission, report)));
+                    };
+                    dispatcher.make(permit, connection, load, report).await;
+                }
+                (Some(permit), None) => {
+                    // Not granted without a connection; if it ever were, nothing can have been sent.
+                    let receipt = permit.finish(Evidence::NotSent(Unsent::ConnectionLost));
+                    let ticket = dispatcher.waiters.watch(&admission.key);
+                    let report = move |report| {
+                        told_or_gone(tell, Ok(Asked::Made(admission, report)));
+                    };
+                    dispatcher.settle_receipt(&ticket, receipt, Some(report)).await;
+                }
+                (None, connection) => told_or_gone(tell, Ok(Asked::Ruled(admission, connection))),
+            }
+        });
         told
     }
 
-    async fn make(&self, shot: Shot, tell: oneshot::Sender<Report>) {
+    /// Makes a resend that was granted, in a task of its own.
+    pub fn send_again(
+        &self,
+        permit: Permit,
+        connection: Reserved,
+        load: Load,
+    ) -> oneshot::Receiver<Report> {
+        let (tell, told) = oneshot::channel();
+        let dispatcher = self.clone();
+        self.supervisor.effect(async move {
+            dispatcher.make(permit, connection, load, move |report| told_or_gone(tell, report)).await;
+        });
+        told
+    }
+
+    async fn make(
+        &self,
+        permit: Permit,
+        connection: Reserved,
+        load: Load,
+        tell: impl FnOnce(Report) + Send,
+    ) {
         let _in_flight = self.metrics.in_flight();
-        let Shot { permit, connection, outbound, judge } = shot;
         let key = permit.grant().key.clone();
         // Keeps the flight alive, so that a request to close always finds it.
         let ticket = self.waiters.watch(&key);
@@ -98,8 +158,17 @@ impl Dispatcher {
             let receipt = permit.finish(Evidence::NotSent(Unsent::AlreadySettled));
             return self.settle_receipt(&ticket, receipt, Some(tell)).await;
         }
+        let outbound = match load.outbound(permit.grant()) {
+            Ok(outbound) => outbound,
+            Err(unfit) => {
+                tracing::error!(operation = %key.id, error = %unfit, "the upstream's key does not fit");
+                let receipt = permit.finish(Evidence::NotSent(Unsent::Unfit));
+                return self.settle_receipt(&ticket, receipt, Some(tell)).await;
+            }
+        };
+        let judge = load.judge();
         let begun = clock::boottime();
-        match connection.send(permit, &outbound, judge).await {
+        match connection.send(permit, outbound, move |answer| judge.class(answer)).await {
             Sent::Ended(receipt) => {
                 if matches!(receipt.evidence(), Evidence::Answered { .. }) {
                     self.metrics.upstream_took(clock::boottime().since(begun));
@@ -110,7 +179,7 @@ impl Dispatcher {
                 self.settle_receipt(&ticket, receipt, Some(tell)).await;
                 let closing = ticket.closing();
                 let receipt = late.wait(LISTEN, closing.asked()).await;
-                self.settle_receipt(&ticket, receipt, None).await;
+                self.settle_receipt(&ticket, receipt, None::<fn(Report)>).await;
             }
         }
     }
@@ -130,11 +199,10 @@ impl Dispatcher {
         &self,
         ticket: &Ticket,
         receipt: Receipt,
-        tell: Option<oneshot::Sender<Report>>,
+        mut tell: Option<impl FnOnce(Report)>,
     ) {
         let recording = self.record(ticket.key(), &receipt);
         tokio::pin!(recording);
-        let mut tell = tell;
         let in_time = tokio::time::timeout(self.record_timeout, &mut recording).await;
         let recorded = match in_time {
             Ok(recorded) => recorded,
@@ -144,19 +212,29 @@ impl Dispatcher {
                     attempt = %receipt.attempt(),
                     "the outcome is not recorded in time; the caller is told that it is uncertain"
                 );
-                report(tell.take(), || Report::Unrecorded { evidence: receipt.evidence().clone() });
+                if let Some(tell) = tell.take() {
+                    tell(Report::Unrecorded { evidence: receipt.evidence().clone() });
+                }
                 recording.await
             }
         };
-        let Some(state) = recorded else {
-            return report(tell, || Report::Unrecorded { evidence: receipt.evidence().clone() });
-        };
         let (attempt, evidence) = (receipt.attempt(), receipt.evidence().clone());
-        self.waiters.publish(
-            ticket.key(),
-            Ended { attempt: Some(attempt), state: state.clone(), evidence: Some(evidence.clone()) },
-        );
-        report(tell, || Report::Recorded { attempt, state, evidence });
+        let Some(state) = recorded else {
+            if let Some(tell) = tell {
+                tell(Report::Unrecorded { evidence });
+            }
+            return;
+        };
+        let ended = Ended {
+            key: ticket.key().clone(),
+            attempt: Some(attempt),
+            state: state.clone(),
+            evidence: Some(evidence.clone()),
+        };
+        self.waiters.publish(ended);
+        if let Some(tell) = tell {
+            tell(Report::Recorded { attempt, state, evidence });
+        }
     }
 
     /// Records until it is recorded; `None` where this process never can again.
@@ -208,9 +286,7 @@ fn may_pass(error: &StoreError) -> bool {
     }
 }
 
-/// A request that hung up is not there any more; its attempt is recorded all the same.
-fn report(tell: Option<oneshot::Sender<Report>>, report: impl FnOnce() -> Report) {
-    if let Some(tell) = tell {
-        let _gone = tell.send(report());
-    }
+/// Whoever hung up is not there any more; the attempt is recorded all the same.
+fn told_or_gone<T>(tell: oneshot::Sender<T>, word: T) {
+    let _gone = tell.send(word);
 }

@@ -13,13 +13,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dashmap::DashMap;
 use tokio::sync::{Notify, SetOnce};
 
-use crate::protocol::ids::{AttemptId, OperationKey};
+use crate::protocol::ids::{AttemptId, Incarnation, OperationKey};
 use crate::protocol::operation::State;
 use crate::protocol::outcome::Evidence;
 
 /// What became of an operation, after the transaction that says so.
 #[derive(Debug)]
 pub struct Ended {
+    /// Whose end, incarnation included.
+    pub key: OperationKey,
     /// The attempt that ended; `None` if somebody else settled it.
     pub attempt: Option<AttemptId>,
     /// What the record holds now.
@@ -78,14 +80,19 @@ impl Closing {
 /// A place among the waiters of one operation.
 pub struct Ticket {
     key: OperationKey,
+    place: OperationKey,
     page: Arc<Page>,
     waiters: Waiters,
 }
 
 impl Waiters {
     /// Takes a place. Everything published from now on will be seen.
+    ///
+    /// A caller asks before it knows the incarnation, so incarnations share a place: an [`Ended`]
+    /// says whose it is.
     pub fn watch(&self, key: &OperationKey) -> Ticket {
-        let mut flight = self.flights.entry(key.clone()).or_insert_with(|| Flight {
+        let place = key.within(Incarnation::default());
+        let mut flight = self.flights.entry(place.clone()).or_insert_with(|| Flight {
             next: Arc::default(),
             tickets: 0,
             close: Arc::default(),
@@ -93,12 +100,13 @@ impl Waiters {
         flight.tickets = flight.tickets.saturating_add(1);
         let page = Arc::clone(&flight.next);
         drop(flight);
-        Ticket { key: key.clone(), page, waiters: self.clone() }
+        Ticket { key: key.clone(), place, page, waiters: self.clone() }
     }
 
     /// Publishes an end to everybody who waits. Only after its commit.
-    pub fn publish(&self, key: &OperationKey, ended: Ended) {
-        let Some(mut flight) = self.flights.get_mut(key) else { return };
+    pub fn publish(&self, ended: Ended) {
+        let place = ended.key.within(Incarnation::default());
+        let Some(mut flight) = self.flights.get_mut(&place) else { return };
         let following: Arc<Page> = Arc::default();
         let page = std::mem::replace(&mut flight.next, Arc::clone(&following));
         drop(flight);
@@ -109,7 +117,7 @@ impl Waiters {
     /// Asks the attempt that listens for a late answer of this operation to close. It answers by
     /// publishing its end.
     pub fn ask_to_close(&self, key: &OperationKey) {
-        if let Some(flight) = self.flights.get(key) {
+        if let Some(flight) = self.flights.get(&key.within(Incarnation::default())) {
             flight.close.ask();
         }
     }
@@ -149,7 +157,7 @@ impl Ticket {
     pub fn closing(&self) -> Arc<Closing> {
         self.waiters
             .flights
-            .get(&self.key)
+            .get(&self.place)
             .map(|flight| Arc::clone(&flight.close))
             .unwrap_or_default()
     }
@@ -157,7 +165,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.waiters.leave(&self.key);
+        self.waiters.leave(&self.place);
     }
 }
 
@@ -165,7 +173,7 @@ impl Drop for Ticket {
 mod tests {
     use super::*;
     use crate::protocol::ids::{
-        Incarnation, InstanceId, OperationId, Principal, Tenant, UpstreamId,
+        InstanceId, OperationId, Principal, Tenant, UpstreamId,
     };
     use crate::protocol::operation::WhyNot;
     use crate::protocol::outcome::Unsent;
@@ -182,6 +190,7 @@ mod tests {
 
     fn ended(number: u64) -> Ended {
         Ended {
+            key: key("a"),
             attempt: Some(AttemptId { instance: InstanceId(1), number }),
             state: State::NotApplied(WhyNot::NotSent(Unsent::ConnectionLost)),
             evidence: None,
@@ -196,9 +205,9 @@ mod tests {
     async fn a_ticket_sees_every_end_from_its_taking_in_order() {
         let waiters = Waiters::default();
         let mut early = waiters.watch(&key("a"));
-        waiters.publish(&key("a"), ended(1));
+        waiters.publish(ended(1));
         let mut late = waiters.watch(&key("a"));
-        waiters.publish(&key("a"), ended(2));
+        waiters.publish(ended(2));
         assert_eq!(number(&*early.next().await), 1);
         assert_eq!(number(&*early.next().await), 2);
         assert_eq!(number(&*late.next().await), 2);
@@ -212,7 +221,7 @@ mod tests {
             let mut ticket = waiters.watch(&key("a"));
             set.spawn(async move { number(&*ticket.next().await) });
         }
-        waiters.publish(&key("a"), ended(7));
+        waiters.publish(ended(7));
         while let Some(seen) = set.join_next().await {
             assert_eq!(seen.unwrap(), 7);
         }
@@ -224,7 +233,7 @@ mod tests {
         let waiters = Waiters::default();
         let mut stays = waiters.watch(&key("a"));
         drop(waiters.watch(&key("a")));
-        waiters.publish(&key("a"), ended(1));
+        waiters.publish(ended(1));
         assert_eq!(number(&*stays.next().await), 1);
         drop(stays);
         assert!(waiters.is_empty());
