@@ -1,0 +1,1 @@
+//! The room against a scripted upstream on real sockets.
