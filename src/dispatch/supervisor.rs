@@ -47,6 +47,16 @@ impl Supervisor {
         self.draining.cancelled().await;
     }
 
+    /// Cancelled when draining begins.
+    pub fn draining_token(&self) -> CancellationToken {
+        self.draining.clone()
+    }
+
+    /// The tasks that a drain waits for.
+    pub fn effects(&self) -> TaskTracker {
+        self.tasks.clone()
+    }
+
     /// Begins draining: no new effect is admitted from now on.
     pub fn begin_drain(&self) {
         self.draining.cancel();
