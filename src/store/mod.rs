@@ -10,7 +10,12 @@
 //! [`View`]: crate::protocol::view::View
 //! [`decide`]: crate::protocol::decide::decide
 
+mod codec;
+mod load;
+pub mod memory;
 pub mod permit;
+pub mod seal;
+pub mod sqlite;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -119,7 +124,7 @@ pub struct StoredResource {
     pub fence: Fence,
     /// Its unsettled operations, oldest first.
     pub unsettled: Vec<Operation>,
-    /// Its last COMPLETED operation, if one is remembered.
+    /// Of its COMPLETED operations whose effect was accepted, the one admitted last, if remembered.
     pub last_completed: Option<Operation>,
 }
 
@@ -160,6 +165,15 @@ pub struct Summary {
     /// The epoch in force.
     pub epoch: u64,
 }
+
+/// The states by the contract's words, in the order of an operation's life.
+const STATE_WORDS: [&str; 5] = [
+    "INTENDED",
+    "UNCERTAIN",
+    "NEEDS_ATTENTION",
+    "NOT_APPLIED",
+    "COMPLETED",
+];
 
 /// The register, as the rooms above see it.
 #[derive(Clone)]

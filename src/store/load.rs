@@ -1,0 +1,130 @@
+//! Which rows make the view of a command. The same for every backend, so that two backends cannot
+//! differ in what a decision gets to see.
+//!
+//! What always holds: everything is read inside the transaction that the changes will be written in.
+//! The command's own operation is the first one asked for.
+//!
+//! What it does not do: know how rows are kept.
+
+use crate::protocol::command::{Admit, Command};
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{Incarnation, InstanceId, OperationKey, ResourceKey};
+use crate::protocol::lease::LeaseFacts;
+use crate::protocol::operation::{Operation, State};
+use crate::protocol::outcome::{StoredRequest, Verdict};
+use crate::protocol::view::{Living, Record, TwinNote, Unsettled, View};
+
+/// The rows of one register, inside one transaction.
+pub(super) trait Rows {
+    /// Why a row cannot be read.
+    type Fault;
+
+    fn fence(&mut self, resource: &ResourceKey) -> Result<Option<Fence>, Self::Fault>;
+    fn operation(&mut self, key: &OperationKey) -> Result<Option<Operation>, Self::Fault>;
+    fn note(&mut self, key: &OperationKey) -> Result<Option<TwinNote>, Self::Fault>;
+    /// The unsettled operations of a resource, in the order of their admission.
+    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Vec<Unsettled>, Self::Fault>;
+    fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Self::Fault>;
+}
+
+/// Loads what `command` is decided on.
+pub(super) fn view<R: Rows>(
+    rows: &mut R,
+    command: &Command,
+    epoch: u64,
+    own: InstanceId,
+) -> Result<View, R::Fault> {
+    let mut view = View {
+        epoch,
+        living: Living::Only(own),
+        fence: None,
+        record: None,
+        first: None,
+        unsettled: Vec::new(),
+        lease: LeaseFacts::unknown(),
+        request: None,
+    };
+    match command {
+        Command::Admit(admit) => admission(rows, admit, &mut view)?,
+        Command::Record(record) => {
+            view.record = operation(rows, &record.key)?;
+        }
+        Command::Resend(resend) => {
+            view.record = operation(rows, &resend.key)?;
+            view.fence = fence_of(rows, view.record.as_ref())?;
+            view.request = rows.request(&resend.key)?;
+        }
+        Command::Park(park) => {
+            view.record = operation(rows, &park.key)?;
+            view.fence = fence_of(rows, view.record.as_ref())?;
+        }
+        Command::Resolve(resolve) => {
+            view.record = operation(rows, &resolve.key)?;
+        }
+    }
+    Ok(view)
+}
+
+/// What stands under an identity: an operation outranks a note. Also the answer to a peek.
+pub(super) fn record<R: Rows>(
+    rows: &mut R,
+    key: &OperationKey,
+) -> Result<Option<Record>, R::Fault> {
+    match operation(rows, key)? {
+        Some(found) => Ok(Some(found)),
+        None => Ok(rows.note(key)?.map(Record::Twin)),
+    }
+}
+
+/// The identity within the incarnation that its resource is in.
+pub(super) fn placed(key: &OperationKey, fence: Option<&Fence>) -> OperationKey {
+    key.within(fence.map_or(Incarnation::default(), |fence| fence.incarnation))
+}
+
+/// Was its effect accepted? Such an operation never leaves its state again.
+pub(super) fn is_applied(operation: &Operation) -> bool {
+    match &operation.state {
+        State::Completed(completion) => completion.verdict == Verdict::Applied,
+        State::Intended | State::Uncertain | State::NeedsAttention(_) | State::NotApplied(_) => {
+            false
+        }
+    }
+}
+
+fn admission<R: Rows>(rows: &mut R, admit: &Admit, view: &mut View) -> Result<(), R::Fault> {
+    let resource = admit.presented.as_ref().map(|shown| &shown.resource);
+    if let Some(resource) = resource {
+        view.fence = rows.fence(resource)?;
+    }
+    let key = match resource {
+        Some(_) if admit.follows_incarnation => placed(&admit.key, view.fence.as_ref()),
+        Some(_) | None => admit.key.clone(),
+    };
+    view.record = record(rows, &key)?;
+    if let Some(Record::Twin(note)) = &view.record {
+        view.first = rows.operation(&note.first)?;
+    }
+    // A resource that has no fence has admitted nothing.
+    if let (Some(resource), Some(_)) = (resource, &view.fence) {
+        view.unsettled = rows.unsettled(resource)?;
+    }
+    Ok(())
+}
+
+fn operation<R: Rows>(rows: &mut R, key: &OperationKey) -> Result<Option<Record>, R::Fault> {
+    let found = rows.operation(key)?;
+    Ok(found.map(|operation| Record::Operation(Box::new(operation))))
+}
+
+fn fence_of<R: Rows>(rows: &mut R, record: Option<&Record>) -> Result<Option<Fence>, R::Fault> {
+    let Some(Record::Operation(operation)) = record else {
+        return Ok(None);
+    };
+    let Some(place) = &operation.place else {
+        return Ok(None);
+    };
+    rows.fence(&ResourceKey {
+        tenant: operation.key.tenant.clone(),
+        name: place.resource.clone(),
+    })
+}

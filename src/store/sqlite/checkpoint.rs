@@ -1,0 +1,49 @@
+//! Checkpoints: moving what is in the log into the database file.
+//!
+//! What always holds: they are the writer's own, between transactions and after the answers, and
+//! their errors are seen. SQLite's automatic ones run inside a commit and swallow theirs, a failed
+//! fsync included. They wait for nobody: what a reader still needs is moved next time.
+//!
+//! What it does not do: truncate the log. It is written over from its start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rusqlite::Connection;
+
+/// Pages (4 KiB) that the log may grow by between checkpoints.
+const DUE: i32 = 1_000;
+
+pub(super) struct Checkpoints {
+    /// Pages in the log after the last commit.
+    pages: Arc<AtomicI32>,
+    /// Pages in the log at the last checkpoint.
+    last: i32,
+}
+
+impl Checkpoints {
+    /// `pages` is kept up to date by whoever commits.
+    pub(super) fn new(pages: Arc<AtomicI32>) -> Self {
+        Self { pages, last: 0 }
+    }
+
+    pub(super) fn run_if_due(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let pages = self.pages.load(Ordering::Relaxed);
+        if pages < self.last {
+            // The log began again from its start.
+            self.last = 0;
+        }
+        if pages.saturating_sub(self.last) < DUE {
+            return Ok(());
+        }
+        self.last = pages;
+        Self::run(connection)
+    }
+
+    pub(super) fn run(connection: &Connection) -> rusqlite::Result<()> {
+        // Answers a row (was it kept from finishing, pages in the log, pages moved).
+        connection
+            .prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?
+            .query_row([], |_| Ok(()))
+    }
+}

@@ -1,0 +1,150 @@
+//! The ground a register stands on: its directory, its one owner, its key file.
+//!
+//! What always holds: at most one process owns the directory, by a kernel lock that ends with the
+//! process, however it ends; what is created is readable by its owner only; a register is never
+//! opened with a key that it was not made with, nor given a new one silently.
+//!
+//! What it does not do yet: refuse network, overlay and temporary file systems, or prove that fsync
+//! works.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use rustix::fs::{FlockOperation, flock};
+
+use super::OpenError;
+use crate::store::seal::{KEY_LEN, MasterKey};
+
+const LOCK: &str = "lock";
+const KEY: &str = "key";
+const DATABASE: &str = "register.db";
+const PRIVATE: u32 = 0o600;
+
+/// A directory that this process owns for as long as the value lives.
+#[derive(Debug)]
+pub(super) struct Ground {
+    dir: PathBuf,
+    // Closing the file gives the lock back.
+    _lock: File,
+}
+
+impl Ground {
+    /// Takes possession of `dir`, creating it if need be.
+    pub(super) fn take(dir: &Path) -> Result<Self, OpenError> {
+        create_private_dir(dir).map_err(at(dir))?;
+        let path = dir.join(LOCK);
+        let lock = private_file().open(&path).map_err(at(&path))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self {
+                dir: dir.to_owned(),
+                _lock: lock,
+            }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse {
+                path: dir.to_owned(),
+            }),
+            Err(errno) => Err(at(&path)(errno.into())),
+        }
+    }
+
+    /// The database file, there and private before SQLite opens it: its journal inherits the mode.
+    pub(super) fn database(&self) -> Result<PathBuf, OpenError> {
+        let path = self.dir.join(DATABASE);
+        private_file().open(&path).map_err(at(&path))?;
+        sync(&self.dir)?;
+        Ok(path)
+    }
+
+    /// The key beside the register. `fresh`: there is no register yet, so a missing key is made.
+    pub(super) fn key(&self, fresh: bool) -> Result<MasterKey, OpenError> {
+        let path = self.dir.join(KEY);
+        match File::open(&path) {
+            Ok(file) => read_key(file, &path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fresh => self.make_key(&path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(OpenError::KeyMissing { path })
+            }
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
+    /// Written aside and renamed: a crash leaves a whole key or none.
+    fn make_key(&self, path: &Path) -> Result<MasterKey, OpenError> {
+        let key = MasterKey::random().map_err(|_| OpenError::NoRandomness)?;
+        let aside = self.dir.join("key.new");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(PRIVATE)
+            .open(&aside)
+            .map_err(at(&aside))?;
+        file.write_all(key.as_bytes())
+            .and_then(|()| file.sync_all())
+            .and_then(|()| std::fs::rename(&aside, path))
+            .map_err(at(path))?;
+        sync(&self.dir)?;
+        Ok(key)
+    }
+}
+
+/// A name for a new register.
+pub(super) fn random_id() -> Result<u128, OpenError> {
+    let mut bytes = [0; 16];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| OpenError::NoRandomness)?;
+    Ok(u128::from_be_bytes(bytes))
+}
+
+fn read_key(file: File, path: &Path) -> Result<MasterKey, OpenError> {
+    let metadata = file.metadata().map_err(at(path))?;
+    if metadata.mode() & 0o077 != 0 {
+        // Some platforms widen modes of whole volumes; refusing would only take the service down.
+        tracing::warn!(path = %path.display(), "the key file is readable by others than its owner");
+    }
+    let mut bytes = Vec::with_capacity(KEY_LEN);
+    file.take(1 + u64::try_from(KEY_LEN).unwrap_or_default())
+        .read_to_end(&mut bytes)
+        .map_err(at(path))?;
+    let bytes: [u8; KEY_LEN] = bytes.try_into().map_err(|_| OpenError::KeyMalformed {
+        path: path.to_owned(),
+    })?;
+    Ok(MasterKey::new(bytes))
+}
+
+fn create_private_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(PRIVATE);
+    options
+}
+
+/// A new name is durable only once its directory is.
+fn sync(dir: &Path) -> Result<(), OpenError> {
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(at(dir))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+    let path = path.to_owned();
+    move |source| OpenError::File { path, source }
+}

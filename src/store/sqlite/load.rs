@@ -1,0 +1,324 @@
+//! Reading rows: by the writer inside its transaction, by readers inside their snapshot.
+//!
+//! What always holds: a row that cannot be read is a fault of its own (`Fault::Record`), apart from
+//! faults of the database: the first concerns one command, the second all.
+//!
+//! What it does not do: write.
+
+use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::{CachedStatement, Connection, Row, params};
+
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{
+    Incarnation, OperationId, OperationKey, Principal, ResourceKey, ResourceName, Tenant,
+    UpstreamId,
+};
+use crate::protocol::operation::Operation;
+use crate::protocol::outcome::{Answer, StoredRequest};
+use crate::protocol::view::{TwinNote, Unsettled};
+use crate::store::seal::{Content, Sealer};
+use crate::store::{StoreError, codec, load};
+
+/// Why a row was not had.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// This record cannot be read; others can.
+    Record(StoreError),
+    /// The database failed.
+    Database(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Record(error) => error,
+            Fault::Database(error) => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+/// The columns that an operation is read from, in the order of [`operation_from`].
+pub(super) const OPERATION: &str =
+    "sequence, id, upstream, principal, incarnation, tenant, record, answer";
+
+/// Rows through one connection.
+pub(super) struct Tables<'c> {
+    connection: &'c Connection,
+    sealer: &'c Sealer,
+    own: Own,
+}
+
+/// The command's own operation: the one asked for first. The writer updates it where it stands.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    NotAskedFor,
+    Absent,
+    At(i64),
+}
+
+impl<'c> Tables<'c> {
+    pub(super) fn new(connection: &'c Connection, sealer: &'c Sealer) -> Self {
+        Self {
+            connection,
+            sealer,
+            own: Own::NotAskedFor,
+        }
+    }
+
+    /// Where the command's own operation stands, once it was asked for and found.
+    pub(super) fn own(&self) -> Option<i64> {
+        match self.own {
+            Own::NotAskedFor | Own::Absent => None,
+            Own::At(sequence) => Some(sequence),
+        }
+    }
+
+    /// An operation with its sequence.
+    pub(super) fn locate(&self, key: &OperationKey) -> Result<Option<(i64, Operation)>, Fault> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT sequence, record, answer FROM operations
+             WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4
+               AND tenant = ?5",
+        )?;
+        let mut rows = query_by_key(&mut statement, key)?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        let sequence = row.get(0)?;
+        let operation = self.decode(key.clone(), blob(row, 1)?, optional_blob(row, 2)?)?;
+        Ok(Some((sequence, operation)))
+    }
+
+    fn decode(
+        &self,
+        key: OperationKey,
+        record: &[u8],
+        answer: Option<&[u8]>,
+    ) -> Result<Operation, Fault> {
+        let answer = answer
+            .map(|sealed| self.open_answer(&key, sealed))
+            .transpose()?;
+        let id = key.id.clone();
+        codec::decode_operation(record, key, answer)
+            .map_err(|malformed| Fault::Record(malformed.of(&format_args!("operation {id:?}"))))
+    }
+
+    fn open_answer(&self, key: &OperationKey, sealed: &[u8]) -> Result<Answer, Fault> {
+        let plain = self.open(Content::Answer, key, sealed)?;
+        codec::decode_answer(plain).map_err(|malformed| {
+            Fault::Record(malformed.of(&format_args!("answer of operation {:?}", key.id)))
+        })
+    }
+
+    fn open(&self, content: Content, key: &OperationKey, sealed: &[u8]) -> Result<Vec<u8>, Fault> {
+        self.sealer.open(content, key, sealed).map_err(|error| {
+            let text = format!("{content:?} of operation {:?}: {error}", key.id);
+            Fault::Record(StoreError::Corrupt(text))
+        })
+    }
+}
+
+impl load::Rows for Tables<'_> {
+    type Fault = Fault;
+
+    fn fence(&mut self, resource: &ResourceKey) -> Result<Option<Fence>, Fault> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT record FROM fences WHERE name = ?1 AND tenant = ?2")?;
+        let mut rows =
+            statement.query(params![resource.name.as_str(), resource.tenant.as_str()])?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        decode_fence(blob(row, 0)?, resource.clone()).map(Some)
+    }
+
+    fn operation(&mut self, key: &OperationKey) -> Result<Option<Operation>, Fault> {
+        let found = self.locate(key)?;
+        if let Own::NotAskedFor = self.own {
+            self.own = found
+                .as_ref()
+                .map_or(Own::Absent, |(sequence, _)| Own::At(*sequence));
+        }
+        Ok(found.map(|(_, operation)| operation))
+    }
+
+    fn note(&mut self, key: &OperationKey) -> Result<Option<TwinNote>, Fault> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT record FROM twins
+             WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4
+               AND tenant = ?5",
+        )?;
+        let mut rows = query_by_key(&mut statement, key)?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        codec::decode_note(blob(row, 0)?, key.clone())
+            .map(Some)
+            .map_err(|malformed| {
+                Fault::Record(malformed.of(&format_args!("twin's note {:?}", key.id)))
+            })
+    }
+
+    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Vec<Unsettled>, Fault> {
+        let operations = self.unsettled_operations(resource)?;
+        Ok(operations.iter().filter_map(Unsettled::of).collect())
+    }
+
+    fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Fault> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT sealed FROM requests WHERE operation =
+                 (SELECT sequence FROM operations
+                  WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4
+                    AND tenant = ?5)",
+        )?;
+        let mut rows = query_by_key(&mut statement, key)?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        let plain = self.open(Content::Request, key, blob(row, 0)?)?;
+        codec::decode_request(plain).map(Some).map_err(|malformed| {
+            Fault::Record(malformed.of(&format_args!("request of operation {:?}", key.id)))
+        })
+    }
+}
+
+impl Tables<'_> {
+    /// The unsettled operations of a resource, in the order of their admission.
+    pub(super) fn unsettled_operations(
+        &self,
+        resource: &ResourceKey,
+    ) -> Result<Vec<Operation>, Fault> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT sequence, id, upstream, principal, incarnation, tenant, record, answer
+             FROM operations
+             WHERE unsettled = 1 AND resource = ?1 AND tenant = ?2 ORDER BY number",
+        )?;
+        let mut rows =
+            statement.query(params![resource.name.as_str(), resource.tenant.as_str()])?;
+        let mut operations = Vec::new();
+        while let Some(row) = rows.next()? {
+            operations.push(self.operation_from(row)?.1);
+        }
+        Ok(operations)
+    }
+
+    /// An operation from a row of [`OPERATION`].
+    pub(super) fn operation_from(&self, row: &Row<'_>) -> Result<(i64, Operation), Fault> {
+        let key = OperationKey {
+            id: OperationId::new(text(row, 1)?),
+            upstream: UpstreamId::new(text(row, 2)?),
+            principal: principal_from(blob(row, 3)?)?,
+            incarnation: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
+            tenant: Tenant::new(text(row, 5)?),
+        };
+        let operation = self.decode(key, blob(row, 6)?, optional_blob(row, 7)?)?;
+        Ok((row.get(0)?, operation))
+    }
+
+    /// A fence from a row of `name, tenant, record`.
+    pub(super) fn fence_from(row: &Row<'_>) -> Result<Fence, Fault> {
+        let resource = ResourceKey {
+            name: ResourceName::new(text(row, 0)?),
+            tenant: Tenant::new(text(row, 1)?),
+        };
+        decode_fence(blob(row, 2)?, resource)
+    }
+
+    /// The operation at a sequence.
+    pub(super) fn operation_at(&self, sequence: i64) -> Result<Option<Operation>, Fault> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT sequence, id, upstream, principal, incarnation, tenant, record, answer
+             FROM operations WHERE sequence = ?1",
+        )?;
+        let mut rows = statement.query([sequence])?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        Ok(Some(self.operation_from(row)?.1))
+    }
+}
+
+/// Where an operation stands, if it does.
+pub(super) fn sequence_of(
+    connection: &Connection,
+    key: &OperationKey,
+) -> rusqlite::Result<Option<i64>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT sequence FROM operations
+         WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4 AND tenant = ?5",
+    )?;
+    let mut rows = query_by_key(&mut statement, key)?;
+    rows.next()?.map(|row| row.get(0)).transpose()
+}
+
+/// Binds an identity to the first five parameters, in the order of the tables' keys.
+fn query_by_key<'s>(
+    statement: &'s mut CachedStatement<'_>,
+    key: &OperationKey,
+) -> rusqlite::Result<rusqlite::Rows<'s>> {
+    statement.query(params![
+        key.id.as_str(),
+        key.upstream.as_str(),
+        PrincipalColumn(key.principal),
+        key.incarnation.0.cast_signed(),
+        key.tenant.as_str(),
+    ])
+}
+
+/// A principal as a column: empty for none.
+pub(super) struct PrincipalColumn(pub(super) Principal);
+
+impl ToSql for PrincipalColumn {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match &self.0 {
+            Principal::None => ToSqlOutput::Owned(Value::Blob(Vec::new())),
+            Principal::Hashed(digest) => ToSqlOutput::Borrowed(ValueRef::Blob(digest)),
+        })
+    }
+}
+
+fn principal_from(column: &[u8]) -> Result<Principal, Fault> {
+    if column.is_empty() {
+        return Ok(Principal::None);
+    }
+    column
+        .try_into()
+        .map(Principal::Hashed)
+        .map_err(|_| Fault::Record(StoreError::Corrupt("principal: wrong length".to_owned())))
+}
+
+fn decode_fence(record: &[u8], resource: ResourceKey) -> Result<Fence, Fault> {
+    let name = resource.name.clone();
+    codec::decode_fence(record, resource)
+        .map_err(|malformed| Fault::Record(malformed.of(&format_args!("fence of {name:?}"))))
+}
+
+pub(super) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], Fault> {
+    optional_blob(row, column)?.ok_or_else(|| wrong_type(column))
+}
+
+fn optional_blob<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r [u8]>, Fault> {
+    match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        ValueRef::Blob(bytes) => Ok(Some(bytes)),
+        ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) => Err(wrong_type(column)),
+    }
+}
+
+fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, Fault> {
+    let found = row.get_ref(column)?;
+    found.as_str().map_err(|_| wrong_type(column))
+}
+
+fn wrong_type(column: usize) -> Fault {
+    Fault::Record(StoreError::Corrupt(format!(
+        "column {column} has an unexpected type"
+    )))
+}

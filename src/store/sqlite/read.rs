@@ -1,0 +1,268 @@
+//! Reading beside the writer: a few read-only connections, used off the async workers.
+//!
+//! What always holds: a read sees one snapshot, of committed transactions only, and goes on when the
+//! writer is poisoned. It is a hint or a report, never the ground of a decision.
+//!
+//! What it does not do: find operations of a resource by an index; an index over all operations
+//! would cost each of them a page, so that listing walks back from the newest one.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+use tokio::sync::Semaphore;
+
+use super::load::{Fault, OPERATION, Tables, blob};
+use super::schema;
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::operation::Operation;
+use crate::protocol::view::Record;
+use crate::store::load::{self, Rows};
+use crate::store::seal::Sealer;
+use crate::store::{
+    OperationPage, OperationQuery, STATE_WORDS, StoreError, Stored, StoredResource, Summary, codec,
+};
+
+/// Readers at once.
+const READERS: usize = 2;
+
+#[derive(Debug)]
+pub(super) struct Readers {
+    path: PathBuf,
+    sealer: Arc<Sealer>,
+    idle: Mutex<Vec<Connection>>,
+    seats: Semaphore,
+}
+
+impl Readers {
+    pub(super) fn open(path: &Path, sealer: Arc<Sealer>) -> rusqlite::Result<Self> {
+        let first = schema::open_reader(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            sealer,
+            idle: Mutex::new(vec![first]),
+            seats: Semaphore::new(READERS),
+        })
+    }
+
+    /// Runs `read` on a snapshot.
+    pub(super) async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection, &mut Tables<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let gone = |why: &dyn std::fmt::Display| StoreError::Unavailable(format!("reading: {why}"));
+        let _seat = self.seats.acquire().await.map_err(|error| gone(&error))?;
+        let readers = Arc::clone(self);
+        tokio::task::spawn_blocking(move || Ok(readers.read(read)?))
+            .await
+            .map_err(|error| gone(&error))?
+    }
+
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&Connection, &mut Tables<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let connection = match self.idle().pop() {
+            Some(connection) => connection,
+            None => schema::open_reader(&self.path)?,
+        };
+        let snapshot = connection.unchecked_transaction()?;
+        let found = read(&connection, &mut Tables::new(&connection, &self.sealer));
+        snapshot.finish()?;
+        self.idle().push(connection);
+        found
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn peek(
+    tables: &mut Tables<'_>,
+    key: &OperationKey,
+    resource: Option<&ResourceKey>,
+) -> Result<Option<Record>, Fault> {
+    let key = match resource {
+        Some(resource) => load::placed(key, tables.fence(resource)?.as_ref()),
+        None => key.clone(),
+    };
+    load::record(tables, &key)
+}
+
+pub(super) fn operation(
+    connection: &Connection,
+    tables: &mut Tables<'_>,
+    key: &OperationKey,
+    with_request: bool,
+) -> Result<Option<Stored>, Fault> {
+    let Some((sequence, operation)) = tables.locate(key)? else {
+        return Ok(None);
+    };
+    let mut statement = connection
+        .prepare_cached("SELECT record FROM events WHERE operation = ?1 ORDER BY sequence")?;
+    let mut rows = statement.query([sequence])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        let event = codec::decode_event(blob(row, 0)?, key.clone()).map_err(|malformed| {
+            Fault::Record(malformed.of(&format_args!("event of operation {:?}", key.id)))
+        })?;
+        events.push(event);
+    }
+    let request = if with_request {
+        tables.request(key)?
+    } else {
+        None
+    };
+    Ok(Some(Stored {
+        operation,
+        events,
+        request,
+    }))
+}
+
+pub(super) fn operations(
+    connection: &Connection,
+    tables: &Tables<'_>,
+    query: &OperationQuery,
+) -> Result<OperationPage, Fault> {
+    let OperationQuery {
+        state,
+        resource,
+        upstream,
+        id,
+        before,
+        limit,
+    } = query;
+    let text = |text: &str| Value::Text(text.to_owned());
+    let resource_name = resource.as_ref().map(|key| text(key.name.as_str()));
+    let resource_tenant = resource.as_ref().map(|key| text(key.tenant.as_str()));
+    let conditions = [
+        ("state = ?", state.map(text)),
+        ("resource = ?", resource_name),
+        ("tenant = ?", resource_tenant),
+        (
+            "upstream = ?",
+            upstream.as_ref().map(|it| text(it.as_str())),
+        ),
+        ("id = ?", id.as_deref().map(text)),
+        ("sequence < ?", before.map(|it| Value::Integer(clamp(it)))),
+    ];
+    let mut sql = format!("SELECT {OPERATION} FROM operations WHERE true");
+    let mut values = Vec::new();
+    for (condition, value) in conditions {
+        if let Some(value) = value {
+            sql.push_str(" AND ");
+            sql.push_str(condition);
+            values.push(value);
+        }
+    }
+    sql.push_str(" ORDER BY sequence DESC LIMIT ?");
+    // One more than asked for tells whether there is a next page.
+    values.push(Value::Integer(clamp_len(limit.saturating_add(1))));
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut page = OperationPage::default();
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        if page.operations.len() == *limit {
+            page.next = last;
+            break;
+        }
+        let (sequence, operation) = tables.operation_from(row)?;
+        last = Some(sequence.cast_unsigned());
+        page.operations.push(operation);
+    }
+    Ok(page)
+}
+
+pub(super) fn resource(
+    connection: &Connection,
+    tables: &mut Tables<'_>,
+    key: &ResourceKey,
+) -> Result<Option<StoredResource>, Fault> {
+    let Some(fence) = tables.fence(key)? else {
+        return Ok(None);
+    };
+    let applied: Option<i64> = connection
+        .prepare_cached("SELECT applied FROM fences WHERE name = ?1 AND tenant = ?2")?
+        .query_row([key.name.as_str(), key.tenant.as_str()], |row| row.get(0))?;
+    let last_completed = match applied {
+        Some(sequence) => tables.operation_at(sequence)?,
+        None => None,
+    };
+    Ok(Some(StoredResource {
+        fence,
+        unsettled: tables.unsettled_operations(key)?,
+        last_completed,
+    }))
+}
+
+pub(super) fn resources(
+    connection: &Connection,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Fence>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT name, tenant, record FROM fences
+         WHERE ?1 IS NULL OR name > ?1 ORDER BY name, tenant LIMIT ?2",
+    )?;
+    let mut rows = statement.query(rusqlite::params![after, clamp_len(limit)])?;
+    let mut fences = Vec::new();
+    while let Some(row) = rows.next()? {
+        fences.push(Tables::fence_from(row)?);
+    }
+    Ok(fences)
+}
+
+pub(super) fn unsettled(
+    connection: &Connection,
+    tables: &Tables<'_>,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Operation)>, Fault> {
+    let mut statement = connection.prepare_cached(
+        "SELECT sequence, id, upstream, principal, incarnation, tenant, record, answer
+         FROM operations WHERE unsettled = 1 AND sequence > ?1 ORDER BY sequence LIMIT ?2",
+    )?;
+    let mut rows = statement.query([clamp(after), clamp_len(limit)])?;
+    let mut operations = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (sequence, operation) = tables.operation_from(row)?;
+        operations.push((sequence.cast_unsigned(), operation));
+    }
+    Ok(operations)
+}
+
+pub(super) fn summary(connection: &Connection, tables: &Tables<'_>) -> Result<Summary, Fault> {
+    let mut summary = Summary {
+        epoch: connection
+            .prepare_cached("SELECT epoch FROM register")?
+            .query_row([], |row| row.get::<_, i64>(0))?
+            .cast_unsigned(),
+        oldest_unsettled: unsettled(connection, tables, 0, 1)?
+            .first()
+            .map(|(_, operation)| operation.first_seen),
+        by_state: Vec::new(),
+    };
+    let mut statement =
+        connection.prepare_cached("SELECT operations FROM counts WHERE state = ?1")?;
+    for word in STATE_WORDS {
+        let count: i64 = statement.query_row([word], |row| row.get(0))?;
+        if count > 0 {
+            summary.by_state.push((word, count.cast_unsigned()));
+        }
+    }
+    Ok(summary)
+}
+
+/// Cursors and limits beyond the range of SQLite's integers are beyond every sequence.
+fn clamp(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn clamp_len(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
