@@ -15,5 +15,6 @@
     reason = "in a test a panic is the report; tests bound their waiting by the clock themselves; and nobody imports from here"
 )]
 
+mod stripe;
 mod support;
 mod workers;

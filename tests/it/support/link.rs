@@ -27,6 +27,9 @@ struct Mood {
     in_link: AtomicUsize,
     answers_to_lose: AtomicUsize,
     answers_lost: AtomicUsize,
+    connections: AtomicUsize,
+    /// Connections up to this number are cut.
+    cut_up_to: AtomicUsize,
     stopping: AtomicBool,
 }
 
@@ -47,7 +50,8 @@ impl Link {
                     continue;
                 };
                 let mood = Arc::clone(&shared);
-                thread::spawn(move || Pair::new(caller, server).run(&mood));
+                let number = mood.connections.fetch_add(1, Ordering::SeqCst) + 1;
+                thread::spawn(move || Pair::new(caller, server).run(number, &mood));
             }
         });
         Self { address, mood }
@@ -85,6 +89,17 @@ impl Link {
     /// The next answer that begins to arrive is thrown away and its caller's connection reset.
     pub fn lose_next_answer(&self) {
         self.mood.answers_to_lose.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Resets every connection that is open now, on both sides.
+    pub fn cut_callers(&self) {
+        let all = self.mood.connections.load(Ordering::SeqCst);
+        self.mood.cut_up_to.store(all, Ordering::SeqCst);
+    }
+
+    /// How many connections were ever made through it.
+    pub fn connections(&self) -> usize {
+        self.mood.connections.load(Ordering::SeqCst)
     }
 
     /// How many answers were thrown away.
@@ -136,7 +151,7 @@ impl Pair {
         }
     }
 
-    fn run(mut self, mood: &Mood) {
+    fn run(mut self, number: usize, mood: &Mood) {
         let mut counted = 0;
         while !mood.stopping.load(Ordering::SeqCst) && !self.over() {
             let mut moved = self.up.take_in();
@@ -148,10 +163,12 @@ impl Pair {
                 moved |= self.up.let_out();
             }
             moved |= self.down.take_in();
+            if number <= mood.cut_up_to.load(Ordering::SeqCst) {
+                self.resets();
+                break;
+            }
             if !self.down.inside.is_empty() && mood.takes_answer_to_lose() {
-                for stream in [&self.up.from, &self.up.to] {
-                    let _ = socket2::SockRef::from(&**stream).set_linger(Some(Duration::ZERO));
-                }
+                self.resets();
                 mood.answers_lost.fetch_add(1, Ordering::SeqCst);
                 break;
             }
@@ -163,6 +180,13 @@ impl Pair {
             }
         }
         mood.in_link.fetch_sub(counted, Ordering::SeqCst);
+    }
+
+    /// Both sockets end in a reset when they are dropped.
+    fn resets(&self) {
+        for stream in [&self.up.from, &self.up.to] {
+            let _ = socket2::SockRef::from(&**stream).set_linger(Some(Duration::ZERO));
+        }
     }
 
     fn over(&self) -> bool {

@@ -169,6 +169,21 @@ fn an_answer_in_the_network_can_be_held_or_lost() {
 }
 
 #[test]
+fn a_link_cuts_the_callers_that_it_has_and_serves_the_next() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let link = Link::to(upstream.address());
+    link.hold_answers();
+    let cut = pay(link.address()).start();
+    until("the effect is there", || upstream.effects().len() == 1);
+    link.cut_callers();
+    let fault = cut.try_answer().unwrap_err();
+    assert_eq!(fault.kind(), std::io::ErrorKind::ConnectionReset);
+    link.release_answers();
+    assert_eq!(pay(link.address()).send().status, 201);
+    assert_eq!(link.connections(), 2);
+}
+
+#[test]
 fn ports_are_given_out_once_and_lie_below_the_outgoing_ones() {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
     let first_outgoing: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
