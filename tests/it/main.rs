@@ -15,6 +15,7 @@
     reason = "in a test a panic is the report; tests bound their waiting by the clock themselves; and nobody imports from here"
 )]
 
+mod architecture;
 mod stripe;
 mod support;
 mod workers;
