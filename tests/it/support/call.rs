@@ -3,7 +3,8 @@
 //! What always holds: one connection and one request per call, and no retry of any kind. An answer
 //! is handed out only when it arrived whole.
 
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use serde_json::Value;
@@ -69,12 +70,14 @@ impl Call {
     pub fn bytes(&self) -> Vec<u8> {
         let mut text = format!("{}\r\nHost: {}\r\n", self.first_line, self.target);
         for (name, value) in &self.fields.0 {
-            text.push_str(&format!("{name}: {value}\r\n"));
+            write!(text, "{name}: {value}\r\n").unwrap();
         }
         let length = self.body.len();
-        text.push_str(&format!(
+        write!(
+            text,
             "Connection: close\r\nContent-Length: {length}\r\n\r\n"
-        ));
+        )
+        .unwrap();
         text.push_str(&self.body);
         text.into_bytes()
     }

@@ -75,7 +75,7 @@ impl Upstream {
                     return;
                 }
                 let serving = Arc::clone(&serving);
-                thread::spawn(move || serving.connection(stream));
+                thread::spawn(move || serving.connection(&stream));
             }
         });
         Self { shared, address }
@@ -137,7 +137,7 @@ impl Shared {
         self.log.lock().unwrap()
     }
 
-    fn connection(&self, stream: TcpStream) {
+    fn connection(&self, stream: &TcpStream) {
         let number = {
             let mut log = self.log();
             log.connections += 1;
@@ -145,11 +145,11 @@ impl Shared {
             log.open.insert(number, stream.try_clone().unwrap());
             number
         };
-        let ending = self.requests(&stream).unwrap_or(Ending::Close);
-        // Before the last of the two handles closes: a reset must not become an orderly end.
+        let ending = self.requests(stream).unwrap_or(Ending::Close);
+        // The other handle goes first: the one that is closed last is the one that resets.
         self.log().open.remove(&number);
         if ending == Ending::Reset {
-            let _ = socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO));
+            let _ = socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO));
         }
     }
 
@@ -177,9 +177,8 @@ impl Shared {
                 let body = reader.body(&head, false)?;
                 Ok((head, body))
             });
-            let (head, body) = match request {
-                Ok(request) => request,
-                Err(_) => return Ok(script.ending),
+            let Ok((head, body)) = request else {
+                return Ok(script.ending);
             };
             let ending = self.serve(stream, &head, &body, script)?;
             if ending != Ending::KeepAlive || head.closes() {
