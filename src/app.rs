@@ -105,7 +105,7 @@ impl Instance {
         )
         .await
         .map_err(|error| AppError::Register(config.register.path.clone(), error))?;
-        let fingerprint_key = FingerprintKey::new(&opened.fingerprint_key());
+        let fingerprint_key = FingerprintKey::new(&opened.sealer.fingerprint_key());
         let register = Register::new(opened.backend, instance);
         let supervisor = Supervisor::default();
         let dispatcher = Dispatcher {
@@ -128,7 +128,14 @@ impl Instance {
         ));
         let fronts = bind_fronts(&config, &gateways, &shared).await?;
         let routers = bind_routers(&config, &dispatcher, readiness).await?;
-        Ok(Self { config, register, supervisor, reconciler, fronts, routers })
+        Ok(Self {
+            config,
+            register,
+            supervisor,
+            reconciler,
+            fronts,
+            routers,
+        })
     }
 
     /// Serves until `stop` resolves, then drains. `hurry` ends the drain early.
@@ -151,10 +158,14 @@ impl Instance {
             });
         }
         let reconciler = self.reconciler.clone();
-        self.supervisor.background(async move { reconciler.run().await });
+        self.supervisor
+            .background(async move { reconciler.run().await });
         tracing::info!(instance = %self.register.instance(), config = self.config.digest, "serving");
         stop.await;
-        tracing::info!(under_way = self.supervisor.under_way(), "draining: no new effect is admitted");
+        tracing::info!(
+            under_way = self.supervisor.under_way(),
+            "draining: no new effect is admitted"
+        );
         self.supervisor.begin_drain();
         tokio::select! {
             drained = self.supervisor.drained(self.config.drain) => {
@@ -177,7 +188,9 @@ impl Instance {
 fn random_instance() -> Result<InstanceId, AppError> {
     use ring::rand::{SecureRandom, SystemRandom};
     let mut bytes = [0; 16];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| AppError::Random)?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| AppError::Random)?;
     Ok(InstanceId(u128::from_be_bytes(bytes)))
 }
 
@@ -194,14 +207,23 @@ fn open_gateways(config: &Config) -> Result<Gateways, AppError> {
             connect: Duration::from_millis(upstream.timeouts.connect.0),
             response: Duration::from_millis(upstream.timeouts.response.0),
             answer_bytes: largest_answer(upstream),
-            accept_close_framed: upstream.accept_close_framed,
+            accept_by_close: upstream.accept_close_framed,
             ..Limits::default()
         };
         let pool = EffectPool::new(endpoint.clone(), limits);
         let pass = PassThrough::new(endpoint.clone(), &limits);
-        Ok(Arc::new(Gateway { config: Arc::clone(upstream), endpoint, pool, pass }))
+        Ok(Arc::new(Gateway {
+            config: Arc::clone(upstream),
+            endpoint,
+            pool,
+            pass,
+        }))
     };
-    let all: Vec<_> = config.upstreams.iter().map(open).collect::<Result<_, _>>()?;
+    let all: Vec<_> = config
+        .upstreams
+        .iter()
+        .map(open)
+        .collect::<Result<_, _>>()?;
     Ok(Gateways::new(all))
 }
 
@@ -210,7 +232,10 @@ fn largest_answer(upstream: &config::Upstream) -> usize {
         Action::Protect(protect) => Some(protect.answer_limit),
         Action::Pass => None,
     };
-    let limits = upstream.effects.iter().filter_map(|effect| limit(&effect.action));
+    let limits = upstream
+        .effects
+        .iter()
+        .filter_map(|effect| limit(&effect.action));
     limits.max().unwrap_or(ANSWER_BYTES)
 }
 
@@ -232,7 +257,13 @@ async fn bind_fronts(
 }
 
 async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError> {
-    TcpListener::bind(address).await.map_err(|source| AppError::Bind { what, address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| AppError::Bind {
+            what,
+            address,
+            source,
+        })
 }
 
 async fn bind_routers(
@@ -243,7 +274,9 @@ async fn bind_routers(
     let mut routers = Vec::new();
     if let Some(admin) = &config.admin {
         let operators = Operators::new(admin.operators.clone());
-        let socket = access::bind(admin.address, &operators).await.map_err(AppError::Admin)?;
+        let socket = access::bind(admin.address, &operators)
+            .await
+            .map_err(AppError::Admin)?;
         let api = Api {
             register: dispatcher.register.clone(),
             clock: dispatcher.clock,
@@ -259,7 +292,11 @@ async fn bind_routers(
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
-        let health = Health { readiness, metrics, clock: dispatcher.clock };
+        let health = Health {
+            readiness,
+            metrics,
+            clock: dispatcher.clock,
+        };
         routers.push((socket, health::router(health)));
     }
     Ok(routers)
@@ -274,7 +311,12 @@ fn wake_waiters(dispatcher: &Dispatcher) -> api::Settled {
         supervisor.effect(async move {
             if let Ok(Some(stored)) = dispatcher.register.read().operation(&key, false).await {
                 let state = stored.operation.state;
-                dispatcher.waiters.publish(Ended { key, attempt: None, state, evidence: None });
+                dispatcher.waiters.publish(Ended {
+                    key,
+                    attempt: None,
+                    state,
+                    evidence: None,
+                });
             }
         });
     })

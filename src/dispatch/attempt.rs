@@ -81,7 +81,10 @@ impl Dispatcher {
     /// The id of the next attempt of this instance.
     pub fn next_attempt(&self) -> AttemptId {
         let number = self.attempts.fetch_add(1, Ordering::Relaxed);
-        AttemptId { instance: self.register.instance(), number }
+        AttemptId {
+            instance: self.register.instance(),
+            number,
+        }
     }
 
     /// Asks for admission and, where it is granted, makes the attempt: all in a task of its own,
@@ -118,7 +121,9 @@ impl Dispatcher {
                     let report = move |report| {
                         told_or_gone(tell, Ok(Asked::Made(admission, report)));
                     };
-                    dispatcher.settle_receipt(&ticket, receipt, Some(report)).await;
+                    dispatcher
+                        .settle_receipt(&ticket, receipt, Some(report))
+                        .await;
                 }
                 (None, connection) => told_or_gone(tell, Ok(Asked::Ruled(admission, connection))),
             }
@@ -136,7 +141,11 @@ impl Dispatcher {
         let (tell, told) = oneshot::channel();
         let dispatcher = self.clone();
         self.supervisor.effect(async move {
-            dispatcher.make(permit, connection, load, move |report| told_or_gone(tell, report)).await;
+            dispatcher
+                .make(permit, connection, load, move |report| {
+                    told_or_gone(tell, report)
+                })
+                .await;
         });
         told
     }
@@ -168,7 +177,10 @@ impl Dispatcher {
         };
         let judge = load.judge();
         let begun = clock::boottime();
-        match connection.send(permit, outbound, move |answer| judge.class(answer)).await {
+        match connection
+            .send(permit, outbound, move |answer| judge.class(answer))
+            .await
+        {
             Sent::Ended(receipt) => {
                 if matches!(receipt.evidence(), Evidence::Answered { .. }) {
                     self.metrics.upstream_took(clock::boottime().since(begun));
@@ -179,7 +191,8 @@ impl Dispatcher {
                 self.settle_receipt(&ticket, receipt, Some(tell)).await;
                 let closing = ticket.closing();
                 let receipt = late.wait(LISTEN, closing.asked()).await;
-                self.settle_receipt(&ticket, receipt, None::<fn(Report)>).await;
+                self.settle_receipt(&ticket, receipt, None::<fn(Report)>)
+                    .await;
             }
         }
     }
@@ -213,7 +226,9 @@ impl Dispatcher {
                     "the outcome is not recorded in time; the caller is told that it is uncertain"
                 );
                 if let Some(tell) = tell.take() {
-                    tell(Report::Unrecorded { evidence: receipt.evidence().clone() });
+                    tell(Report::Unrecorded {
+                        evidence: receipt.evidence().clone(),
+                    });
                 }
                 recording.await
             }
@@ -233,7 +248,11 @@ impl Dispatcher {
         };
         self.waiters.publish(ended);
         if let Some(tell) = tell {
-            tell(Report::Recorded { attempt, state, evidence });
+            tell(Report::Recorded {
+                attempt,
+                state,
+                evidence,
+            });
         }
     }
 

@@ -38,7 +38,7 @@ pub struct Gateways {
 /// What is sent once an attempt is granted.
 pub struct Load {
     outbound: Outbound,
-    key_header: Option<http::HeaderName>,
+    key: Option<config::KeyRule>,
     judge: Judge,
 }
 
@@ -58,7 +58,10 @@ enum Rules {
 impl Gateways {
     /// By durable id.
     pub fn new(all: impl IntoIterator<Item = Arc<Gateway>>) -> Self {
-        let by_id = all.into_iter().map(|gateway| (gateway.config.id.clone(), gateway)).collect();
+        let by_id = all
+            .into_iter()
+            .map(|gateway| (gateway.config.id.clone(), gateway))
+            .collect();
         Self { by_id }
     }
 
@@ -92,13 +95,15 @@ impl Gateway {
 
     fn loaded(&self, request: &StoredRequest, rules: Rules) -> Result<Load, UnfitRequest> {
         let outbound = Outbound::new(&self.endpoint, request)?;
-        let key_header = self.config.key.as_ref().map(|key| key.header.clone());
-        // The caller's own key, where it is to be sent, stands among the stored fields already.
-        let own = key_header.filter(|header| {
-            !request.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(header.as_str().as_bytes()))
-        });
-        let judge = Judge { rules, conditional: self.is_conditional(request) };
-        Ok(Load { outbound, key_header: own, judge })
+        let judge = Judge {
+            rules,
+            conditional: self.is_conditional(request),
+        };
+        Ok(Load {
+            outbound,
+            key: self.config.key.clone(),
+            judge,
+        })
     }
 
     /// Does the request carry its condition to an upstream that checks it?
@@ -123,13 +128,13 @@ impl Gateway {
 impl Load {
     /// The bytes for this grant: the key is a pure function of identity and round.
     pub fn outbound(&self, grant: &Grant) -> Result<Outbound, UnfitRequest> {
-        match &self.key_header {
-            Some(header) => {
-                let key = keys::upstream_key(&grant.key, grant.round);
-                self.outbound.clone().with_field(header.as_str().as_bytes(), key.as_bytes())
-            }
-            None => Ok(self.outbound.clone()),
-        }
+        let Some(rule) = &self.key else {
+            return Ok(self.outbound.clone());
+        };
+        let key = keys::upstream_key(rule.policy.value, grant.origin, &grant.key, grant.round);
+        self.outbound
+            .clone()
+            .with_field(rule.header.as_str().as_bytes(), key.as_bytes())
     }
 
     /// What an answer proves.

@@ -70,6 +70,8 @@ impl Supervisor {
     /// Waits until no effect is under way, at most that long. True if none is.
     pub async fn drained(&self, at_most: Duration) -> bool {
         self.tasks.close();
-        tokio::time::timeout(at_most, self.tasks.wait()).await.is_ok()
+        tokio::time::timeout(at_most, self.tasks.wait())
+            .await
+            .is_ok()
     }
 }

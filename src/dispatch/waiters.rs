@@ -100,13 +100,20 @@ impl Waiters {
         flight.tickets = flight.tickets.saturating_add(1);
         let page = Arc::clone(&flight.next);
         drop(flight);
-        Ticket { key: key.clone(), place, page, waiters: self.clone() }
+        Ticket {
+            key: key.clone(),
+            place,
+            page,
+            waiters: self.clone(),
+        }
     }
 
     /// Publishes an end to everybody who waits. Only after its commit.
     pub fn publish(&self, ended: Ended) {
         let place = ended.key.within(Incarnation::default());
-        let Some(mut flight) = self.flights.get_mut(&place) else { return };
+        let Some(mut flight) = self.flights.get_mut(&place) else {
+            return;
+        };
         let following: Arc<Page> = Arc::default();
         let page = std::mem::replace(&mut flight.next, Arc::clone(&following));
         drop(flight);
@@ -172,9 +179,7 @@ impl Drop for Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::ids::{
-        InstanceId, OperationId, Principal, Tenant, UpstreamId,
-    };
+    use crate::protocol::ids::{InstanceId, OperationId, Principal, Tenant, UpstreamId};
     use crate::protocol::operation::WhyNot;
     use crate::protocol::outcome::Unsent;
 
@@ -191,7 +196,10 @@ mod tests {
     fn ended(number: u64) -> Ended {
         Ended {
             key: key("a"),
-            attempt: Some(AttemptId { instance: InstanceId(1), number }),
+            attempt: Some(AttemptId {
+                instance: InstanceId(1),
+                number,
+            }),
             state: State::NotApplied(WhyNot::NotSent(Unsent::ConnectionLost)),
             evidence: None,
         }

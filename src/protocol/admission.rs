@@ -419,6 +419,7 @@ impl Desk<'_> {
             key: self.key.clone(),
             attempt: self.admit.attempt,
             round,
+            origin: self.admit.origin,
             dispatch_by: self.dispatch_by(),
             look_again,
             request: None,

@@ -282,6 +282,8 @@ pub struct Grant {
     pub attempt: AttemptId,
     /// Under which upstream key.
     pub round: Round,
+    /// Where the identity came from: the caller's own key goes upstream only if he named one.
+    pub origin: IdentityOrigin,
     /// The first byte may leave until then.
     pub dispatch_by: BootInstant,
     /// Earlier attempts were declared ineffective by somebody other than themselves: look at the

@@ -159,6 +159,7 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
         key: operation.key.clone(),
         attempt: resend.attempt,
         round,
+        origin: operation.origin,
         dispatch_by: resend.at.boottime.after(resend.dispatch.min(room)),
         look_again: false,
         request: Some(std::sync::Arc::new(request)),

@@ -242,6 +242,14 @@ impl State {
         }
     }
 
+    /// INTENDED or UNCERTAIN: some step may still settle it without a person.
+    pub fn is_in_doubt(&self) -> bool {
+        match self {
+            Self::Intended | Self::Uncertain => true,
+            Self::NeedsAttention(_) | Self::NotApplied(_) | Self::Completed(_) => false,
+        }
+    }
+
     /// The contract's word for it.
     pub fn word(&self) -> &'static str {
         match self {

@@ -57,10 +57,19 @@ pub(super) async fn join(
         }
     };
     let joined = timeout(at_most, waiting).await;
-    dispatcher.metrics.waited(WaitedFor::Join, clock::boottime().since(begun));
+    dispatcher
+        .metrics
+        .waited(WaitedFor::Join, clock::boottime().since(begun));
     joined.unwrap_or_else(|_patience_is_over| {
-        let fault = if uncertain { Fault::Uncertain } else { Fault::InFlight };
-        Joined::Told(Told::Fault { operation: asked.joined, fault })
+        let fault = if uncertain {
+            Fault::Uncertain
+        } else {
+            Fault::InFlight
+        };
+        Joined::Told(Told::Fault {
+            operation: asked.joined,
+            fault,
+        })
     })
 }
 
@@ -84,7 +93,10 @@ async fn wait(ticket: &mut Ticket, asked: &Asked, uncertain: &mut bool) -> Joine
             State::Uncertain => *uncertain = true,
             State::NeedsAttention(_) => {
                 let rejection = Rejection::NeedsAttention(Box::new(ended.key.clone()));
-                return Joined::Told(Told::Refused { operation: ended.key.clone(), rejection });
+                return Joined::Told(Told::Refused {
+                    operation: ended.key.clone(),
+                    rejection,
+                });
             }
             State::Completed(completion) => {
                 return Joined::Told(Told::Stored {

@@ -66,33 +66,58 @@ impl Effect {
             observed = observed.or(admission.would_refuse);
             let key = admission.key;
             let told = match (admission.ruling, report) {
-                (Ruling::Granted(_), Some(report)) => match self.after(key, report, &mut ticket).await {
-                    After::Told(told) => told,
-                    After::TryAgain(_) if tries < FRESH_TRIES => {
-                        (tries, must_reserve) = (tries + 1, true);
-                        continue;
+                (Ruling::Granted(_), Some(report)) => {
+                    match self.after(key, report, &mut ticket).await {
+                        After::Told(told) => told,
+                        After::TryAgain(_) if tries < FRESH_TRIES => {
+                            (tries, must_reserve) = (tries + 1, true);
+                            continue;
+                        }
+                        After::TryAgain(told) => told,
                     }
-                    After::TryAgain(told) => told,
-                },
+                }
                 (Ruling::Granted(_), None) => fault(key, Fault::Uncertain),
                 (Ruling::ReserveFirst, _) => {
                     must_reserve = true;
                     continue;
                 }
-                (Ruling::Replay { completion, stale }, _) => {
-                    Told::Stored { operation: key, completion, stale, joined: false }
-                }
-                (Ruling::Join { key: joined, attempt, uncertain }, _) => {
+                (Ruling::Replay { completion, stale }, _) => Told::Stored {
+                    operation: key,
+                    completion,
+                    stale,
+                    joined: false,
+                },
+                (
+                    Ruling::Join {
+                        key: joined,
+                        attempt,
+                        uncertain,
+                    },
+                    _,
+                ) => {
                     if uncertain {
                         self.reconciler.wake(&joined);
                     }
-                    let asked = joining::Asked { own: key, joined, attempt, uncertain };
-                    match joining::join(&self.dispatcher, &mut ticket, asked, self.protect.join).await {
+                    let asked = joining::Asked {
+                        own: key,
+                        joined,
+                        attempt,
+                        uncertain,
+                    };
+                    match joining::join(&self.dispatcher, &mut ticket, asked, self.protect.join)
+                        .await
+                    {
                         Joined::Told(told) => told,
                         Joined::AskAgain => continue,
                     }
                 }
-                (Ruling::Wait { predecessor, at_most }, _) => {
+                (
+                    Ruling::Wait {
+                        predecessor,
+                        at_most,
+                    },
+                    _,
+                ) => {
                     let left = Millis(at_most.0.saturating_sub(waited_ms.0));
                     match self.wait_for(&predecessor, left).await {
                         Some(waited) => {
@@ -128,14 +153,18 @@ impl Effect {
             );
             Fault::Unreachable
         })?;
-        self.dispatcher.metrics.waited(WaitedFor::Connection, clock::boottime().since(begun));
+        self.dispatcher
+            .metrics
+            .waited(WaitedFor::Connection, clock::boottime().since(begun));
         Ok(Some(connection))
     }
 
     async fn is_answered_from_record(&self) -> bool {
         let read = self.dispatcher.register.read();
         match read.peek(&self.admit.key, self.incarnated_by()).await {
-            Ok(Some(Record::Operation(operation))) => !matches!(operation.state, State::NotApplied(_)),
+            Ok(Some(Record::Operation(operation))) => {
+                !matches!(operation.state, State::NotApplied(_))
+            }
             Ok(Some(Record::Twin(_))) => true,
             Ok(None) => false,
             // The register will say so itself, in the transaction; do not connect for it.
@@ -144,7 +173,11 @@ impl Effect {
     }
 
     fn incarnated_by(&self) -> Option<&ResourceKey> {
-        let presented = self.admit.presented.as_ref().filter(|_| self.admit.follows_incarnation)?;
+        let presented = self
+            .admit
+            .presented
+            .as_ref()
+            .filter(|_| self.admit.follows_incarnation)?;
         Some(&presented.resource)
     }
 
@@ -180,7 +213,11 @@ impl Effect {
     /// What the caller is told after its own attempt.
     async fn after(&self, key: OperationKey, report: Report, ticket: &mut Ticket) -> After {
         let (state, evidence, attempt) = match report {
-            Report::Recorded { state, evidence, attempt } => (state, evidence, attempt),
+            Report::Recorded {
+                state,
+                evidence,
+                attempt,
+            } => (state, evidence, attempt),
             Report::Unrecorded { evidence } => return After::Told(unrecorded(key, evidence)),
         };
         match (state, evidence) {
@@ -188,7 +225,11 @@ impl Effect {
                 After::Told(completed(key, completion, attempt, evidence))
             }
             (State::NotApplied(_), Evidence::Answered { answer, .. }) => {
-                After::Told(Told::Answered { operation: key, answer, ending: Ending::NotProcessed })
+                After::Told(Told::Answered {
+                    operation: key,
+                    answer,
+                    ending: Ending::NotProcessed,
+                })
             }
             (State::NotApplied(_), Evidence::NotSent(unsent)) => not_sent(key, unsent),
             // Its own attempt may have sent, yet somebody knows better already: ask the record.
@@ -206,7 +247,10 @@ impl Effect {
     async fn uncertain(&self, key: OperationKey, evidence: Evidence, ticket: &mut Ticket) -> Told {
         self.reconciler.wake(&key);
         match evidence {
-            Evidence::Answered { answer, .. } => Told::Ambiguous { operation: key, answer },
+            Evidence::Answered { answer, .. } => Told::Ambiguous {
+                operation: key,
+                answer,
+            },
             Evidence::NotSent(_) | Evidence::Interrupted { .. } => {
                 if self.admit.policy.settle.resend.is_none() {
                     return fault(key, Fault::Uncertain);
@@ -243,7 +287,9 @@ impl Effect {
         };
         let ended = timeout(Duration::from_millis(at_most.0), settled).await;
         let waited = clock::boottime().since(begun);
-        self.dispatcher.metrics.waited(WaitedFor::Predecessor, waited);
+        self.dispatcher
+            .metrics
+            .waited(WaitedFor::Predecessor, waited);
         ended.ok().map(|()| waited)
     }
 
@@ -259,7 +305,10 @@ impl Effect {
     }
 
     fn fault(&self, fault: Fault) -> Told {
-        Told::Fault { operation: self.admit.key.clone(), fault }
+        Told::Fault {
+            operation: self.admit.key.clone(),
+            fault,
+        }
     }
 }
 
@@ -281,11 +330,20 @@ fn completed(
     };
     match evidence {
         Evidence::Answered { answer, .. } if completion.attempt == Some(attempt) => {
-            Told::Answered { operation, answer, ending }
+            Told::Answered {
+                operation,
+                answer,
+                ending,
+            }
         }
         Evidence::Answered { .. } | Evidence::NotSent(_) | Evidence::Interrupted { .. } => {
             let completion = Box::new(completion);
-            Told::Stored { operation, completion, stale: false, joined: true }
+            Told::Stored {
+                operation,
+                completion,
+                stale: false,
+                joined: true,
+            }
         }
     }
 }
@@ -309,11 +367,17 @@ fn unrecorded(operation: OperationKey, evidence: Evidence) -> Told {
 }
 
 fn behind(predecessor: OperationKey) -> Rejection {
-    Rejection::PredecessorUnsettled { predecessor: Box::new(predecessor), waiting_may_help: true }
+    Rejection::PredecessorUnsettled {
+        predecessor: Box::new(predecessor),
+        waiting_may_help: true,
+    }
 }
 
 fn refused(operation: OperationKey, rejection: Rejection) -> Told {
-    Told::Refused { operation, rejection }
+    Told::Refused {
+        operation,
+        rejection,
+    }
 }
 
 fn fault(operation: OperationKey, fault: Fault) -> Told {

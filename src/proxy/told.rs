@@ -27,11 +27,20 @@ pub(crate) enum Told {
         joined: bool,
     },
     /// The upstream answered in a way that proves nothing, or the record did not commit in time.
-    Ambiguous { operation: OperationKey, answer: Answer },
+    Ambiguous {
+        operation: OperationKey,
+        answer: Answer,
+    },
     /// The rules said no; nothing was sent for this request.
-    Refused { operation: OperationKey, rejection: Rejection },
+    Refused {
+        operation: OperationKey,
+        rejection: Rejection,
+    },
     /// It could not be carried out, or nobody knows.
-    Fault { operation: OperationKey, fault: Fault },
+    Fault {
+        operation: OperationKey,
+        fault: Fault,
+    },
 }
 
 /// What the upstream's answer meant.

@@ -65,7 +65,9 @@ impl Reconciler {
         self.dispatcher.supervisor.background(async move {
             // The guard leaves the set even if the step panics.
             let working = Working { reconciler, key };
-            let Ok(_slot) = working.reconciler.slots.acquire().await else { return };
+            let Ok(_slot) = working.reconciler.slots.acquire().await else {
+                return;
+            };
             if let Err(fault) = working.reconciler.settle(&working.key).await {
                 tracing::warn!(
                     operation = %working.key.id,
@@ -94,8 +96,15 @@ impl Reconciler {
     async fn pass(&self) -> Result<(), StoreError> {
         let mut after = 0;
         loop {
-            let page = self.dispatcher.register.read().in_doubt(after, PAGE).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let page = self
+                .dispatcher
+                .register
+                .read()
+                .in_doubt(after, PAGE)
+                .await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             after = *last;
             for (_, operation) in &page {
                 if self.has_a_step(operation) {

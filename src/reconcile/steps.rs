@@ -41,7 +41,13 @@ impl Reconciler {
             if self.dispatcher.supervisor.is_draining() {
                 return Ok(());
             }
-            let Some(stored) = self.dispatcher.register.read().operation(key, false).await? else {
+            let Some(stored) = self
+                .dispatcher
+                .register
+                .read()
+                .operation(key, false)
+                .await?
+            else {
                 return Ok(());
             };
             let after = match self.next_step(&stored.operation).await? {
@@ -76,7 +82,9 @@ impl Reconciler {
     }
 
     async fn fence_of(&self, operation: &Operation) -> Result<Option<Fence>, StoreError> {
-        let Some(place) = &operation.place else { return Ok(None) };
+        let Some(place) = &operation.place else {
+            return Ok(None);
+        };
         let resource = ResourceKey {
             tenant: operation.key.tenant.clone(),
             name: place.resource.clone(),
@@ -123,7 +131,8 @@ impl Reconciler {
                     error = %unreachable,
                     "the upstream is away; settling waits"
                 );
-                self.pause(Millis(u64::try_from(away.as_millis()).unwrap_or(u64::MAX))).await;
+                self.pause(Millis(u64::try_from(away.as_millis()).unwrap_or(u64::MAX)))
+                    .await;
                 *away = (*away * 2).min(AWAY);
                 return Ok(After::Again);
             }
@@ -138,10 +147,17 @@ impl Reconciler {
         };
         match self.dispatcher.register.resend(resend).await? {
             Resent::Granted(permit) => {
-                let loaded = permit.grant().request.as_deref().map(|bytes| gateway.reload(bytes));
+                let loaded = permit
+                    .grant()
+                    .request
+                    .as_deref()
+                    .map(|bytes| gateway.reload(bytes));
                 let Some(Ok(load)) = loaded else {
                     let receipt = permit.finish(Evidence::NotSent(Unsent::Unfit));
-                    self.dispatcher.register.record(&receipt, self.dispatcher.clock.now()).await?;
+                    self.dispatcher
+                        .register
+                        .record(&receipt, self.dispatcher.clock.now())
+                        .await?;
                     self.park(operation, Parked::RequestNotKept).await?;
                     return Ok(After::Done);
                 };
@@ -163,12 +179,19 @@ impl Reconciler {
         if !ended {
             return;
         }
-        let now = self.dispatcher.register.read().operation(&before.key, false).await;
+        let now = self
+            .dispatcher
+            .register
+            .read()
+            .operation(&before.key, false)
+            .await;
         if let Ok(Some(stored)) = now
             && !stored.operation.state.is_unsettled()
         {
             let took = self.dispatcher.clock.now().age_at_most(&before.first_seen);
-            self.dispatcher.metrics.settled_after(took.unwrap_or_default());
+            self.dispatcher
+                .metrics
+                .settled_after(took.unwrap_or_default());
             tracing::info!(
                 operation = %before.key.id,
                 upstream = %before.key.upstream,
@@ -180,7 +203,11 @@ impl Reconciler {
 
     async fn park(&self, operation: &Operation, why: Parked) -> Result<(), StoreError> {
         let key = operation.key.clone();
-        let park = Park { key: key.clone(), why, at: self.dispatcher.clock.now() };
+        let park = Park {
+            key: key.clone(),
+            why,
+            at: self.dispatcher.clock.now(),
+        };
         let state = self.dispatcher.register.park(park).await?;
         if let Some(state @ State::NeedsAttention(_)) = state {
             tracing::warn!(
@@ -189,7 +216,12 @@ impl Reconciler {
                 reason = why.reason(),
                 "an operation needs a person: `fencepost operations show`, then `resolve`"
             );
-            self.dispatcher.waiters.publish(Ended { key, attempt: None, state, evidence: None });
+            self.dispatcher.waiters.publish(Ended {
+                key,
+                attempt: None,
+                state,
+                evidence: None,
+            });
         }
         Ok(())
     }

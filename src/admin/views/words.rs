@@ -68,6 +68,9 @@ fn why_not(why: WhyNot) -> String {
         WhyNot::NotSent(Unsent::ConnectionLost) => {
             "nothing was sent: the connection was dead before the first byte".to_owned()
         }
+        WhyNot::NotSent(Unsent::Unfit) => {
+            "nothing was sent: the request could not be put into bytes for this upstream".to_owned()
+        }
         WhyNot::NotSent(Unsent::AlreadySettled) => {
             "nothing was sent: it was settled before the first byte".to_owned()
         }

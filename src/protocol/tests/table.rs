@@ -105,6 +105,7 @@ fn evidence(world: &mut World, grant: Option<&Grant>, evidence: Evidence, open: 
             number: 99,
         },
         round: Round(0),
+        origin: IdentityOrigin::Caller,
         dispatch_by: BootInstant(0),
         look_again: false,
         request: None,
