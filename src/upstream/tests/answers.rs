@@ -144,7 +144,7 @@ async fn large_heads_are_read_up_to_the_limits() {
     let with = |count: usize, width: usize| {
         let mut head = "HTTP/1.1 200 OK\r\n".to_owned();
         for number in 0..count {
-            head += &format!("x-{number}: {}\r\n", "v".repeat(width));
+            head.extend(["x-", &number.to_string(), ": ", &"v".repeat(width), "\r\n"]);
         }
         head + "content-length: 0\r\n\r\n"
     };
