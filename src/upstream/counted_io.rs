@@ -48,7 +48,7 @@ pub(super) struct Facts {
     pub(super) gate: GateState,
     /// Bytes that the kernel took since the gate opened.
     pub(super) sent: u64,
-    /// Bytes that came back since the gate opened.
+    /// Bytes that came back since the gate opened, above TLS.
     pub(super) received: u64,
     /// The whole request was taken by the kernel.
     handed_over: bool,
@@ -233,11 +233,7 @@ impl AsyncRead for CountedIo {
         if this.meter.facts().looking {
             return this.read_now(buf);
         }
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut this.tcp).poll_read(cx, buf))?;
-        this.meter
-            .received(buf.filled().len().saturating_sub(before));
-        Poll::Ready(Ok(()))
+        Pin::new(&mut this.tcp).poll_read(cx, buf)
     }
 }
 
@@ -346,7 +342,12 @@ impl AsyncRead for Gate {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
+        let bytes = buf.filled().len().saturating_sub(before);
+        this.meter.received(bytes);
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -225,6 +225,13 @@ impl EffectPool {
     }
 }
 
+#[cfg(test)]
+impl EffectPool {
+    pub(super) fn idle_count(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
 impl Drop for Reserved {
     fn drop(&mut self) {
         if let Some(live) = self.live.take() {
