@@ -14,3 +14,5 @@ pub mod canonical;
 pub mod fingerprint;
 mod json;
 pub mod keys;
+pub mod problem;
+pub mod reply;
