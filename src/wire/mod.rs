@@ -10,8 +10,11 @@
 //! What it does not do: accept connections (`proxy`), send anything (`upstream`), decide
 //! (`protocol`).
 
+pub mod answer;
+pub mod body;
 pub mod canonical;
 pub mod fingerprint;
+pub mod hygiene;
 mod json;
 pub mod keys;
 pub mod problem;

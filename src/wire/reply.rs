@@ -12,7 +12,6 @@ use http_body_util::Full;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::protocol::ids::OperationKey;
-use crate::protocol::outcome::Fields;
 
 /// `Fencepost-Source`: who made this reply, see [`Source`].
 pub const SOURCE: HeaderName = HeaderName::from_static("fencepost-source");
@@ -66,7 +65,7 @@ impl Reply {
 
     /// Adds stored fields, after those already there. Names and values came from a header map, so
     /// that all of them can be written again.
-    pub(super) fn append(&mut self, fields: &Fields) {
+    pub(super) fn append<'f>(&mut self, fields: impl Iterator<Item = &'f (Bytes, Bytes)>) {
         for (name, value) in fields {
             let name = HeaderName::from_bytes(name);
             let value = HeaderValue::from_maybe_shared(value.clone());
