@@ -13,7 +13,6 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use bytes::Bytes;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 
@@ -173,13 +172,11 @@ fn answered(
         let name = std::str::from_utf8(name).unwrap_or_default();
         answers(name) && keep(name) && (kept || !describes_content(name))
     }));
-    match &answer.body {
-        Some(body) => reply.body = Bytes::clone(body),
-        None => {
-            let not_kept = HeaderValue::from_static("not-kept");
-            reply.headers.insert(BODY, not_kept);
-        }
+    if !kept {
+        let not_kept = HeaderValue::from_static("not-kept");
+        reply.headers.insert(BODY, not_kept);
     }
+    reply.body = answer.body.clone().unwrap_or_default();
     reply.about(key);
     reply
 }
