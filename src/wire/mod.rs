@@ -21,3 +21,6 @@ pub mod keys;
 pub mod problem;
 pub mod reply;
 pub mod route;
+
+#[cfg(test)]
+mod fixtures;

@@ -72,7 +72,7 @@ impl Router {
             return Err(no_route("CONNECT is not served here"));
         }
         if !self.guards(method) {
-            return self.unlisted(method);
+            return self.unguarded(method, raw);
         }
         if method
             .as_str()
@@ -82,20 +82,16 @@ impl Router {
             return Err(no_route("Methods are written in upper case"));
         }
         let path = RequestPath::parse(raw).map_err(|_| ambiguous())?;
-        let other = loosened(raw)
-            .map(|loose| RequestPath::parse(&loose).map_err(|_| ambiguous()))
-            .transpose()?;
+        let loose = loosened(raw)?;
         match self.upstream.route(method, &path) {
-            Route::Deny => Err(no_route(
-                "No rule of this upstream admits the method and path",
-            )),
+            Route::Deny => Err(unlisted()),
             Route::Protect {
                 name,
                 protect,
                 params,
             } => {
-                if let Some(other) = &other {
-                    self.agree(method, other, protect, &params)?;
+                if let Some(loose) = &loose {
+                    self.agree(method, loose, protect, &params)?;
                 }
                 Ok(Routed::Protect {
                     name,
@@ -103,8 +99,14 @@ impl Router {
                     params,
                 })
             }
-            Route::Pass => self.undisguised(method, raw).map(|()| Routed::Pass),
-            Route::Observe => self.undisguised(method, raw).map(|()| Routed::Observe),
+            Route::Pass => {
+                self.undisguised(method, loose.as_deref().unwrap_or(raw))?;
+                Ok(Routed::Pass)
+            }
+            Route::Observe => {
+                self.undisguised(method, loose.as_deref().unwrap_or(raw))?;
+                Ok(Routed::Observe)
+            }
         }
     }
 
@@ -120,14 +122,15 @@ impl Router {
         }
     }
 
-    fn unlisted(&self, method: &Method) -> Result<Routed<'_>, Fault> {
+    /// Nothing can be led around here: a path that cannot be read is none that is listed.
+    fn unguarded(&self, method: &Method, raw: &str) -> Result<Routed<'_>, Fault> {
+        let listed = RequestPath::parse(raw)
+            .is_ok_and(|path| matches!(self.upstream.route(method, &path), Route::Pass));
         match self.upstream.unlisted {
-            _ if method.is_safe() => Ok(Routed::Pass),
+            _ if listed || method.is_safe() => Ok(Routed::Pass),
             Unlisted::Observe => Ok(Routed::Observe),
             Unlisted::Pass | Unlisted::Protect(_) => Ok(Routed::Pass),
-            Unlisted::Deny => Err(no_route(
-                "No rule of this upstream admits the method and path",
-            )),
+            Unlisted::Deny => Err(unlisted()),
         }
     }
 
@@ -135,11 +138,12 @@ impl Router {
     fn agree(
         &self,
         method: &Method,
-        loose: &RequestPath,
+        loose: &str,
         protect: &Arc<Protect>,
         params: &PathParams,
     ) -> Result<(), Fault> {
-        match self.upstream.route(method, loose) {
+        let loose = RequestPath::parse(loose).map_err(|_| ambiguous())?;
+        match self.upstream.route(method, &loose) {
             Route::Protect {
                 protect: other,
                 params: captured,
@@ -151,8 +155,7 @@ impl Router {
     }
 
     /// No reader would find a protected effect here.
-    fn undisguised(&self, method: &Method, raw: &str) -> Result<(), Fault> {
-        let loose = loosened(raw).unwrap_or_else(|| raw.to_owned());
+    fn undisguised(&self, method: &Method, loose: &str) -> Result<(), Fault> {
         let path = RequestPath::parse(&loose.to_lowercase()).map_err(|_| ambiguous())?;
         match self.folded.route(method, &path) {
             Route::Pass => Ok(()),
@@ -163,6 +166,10 @@ impl Router {
 
 fn no_route(why: &'static str) -> Fault {
     Fault::NoRoute { why }
+}
+
+fn unlisted() -> Fault {
+    no_route("No rule of this upstream admits the method and path")
 }
 
 fn ambiguous() -> Fault {
@@ -191,21 +198,66 @@ fn folded(upstream: &Upstream) -> Upstream {
     }
 }
 
-/// The path as a reader takes it who drops `;parameters` and decodes again and again; `None` if that
-/// is what it says anyway.
-fn loosened(raw: &str) -> Option<String> {
+/// The path as a reader takes it who drops `;parameters`, decodes again and again, and knows of no
+/// needless escape; `None` if that is what it says anyway. Refused where it takes too many rounds:
+/// nobody escapes nine times in good faith.
+fn loosened(raw: &str) -> Result<Option<String>, Fault> {
+    const ROUNDS: usize = 8;
     let mut text = raw.to_owned();
-    // Each round shortens the text, or it is the last.
-    while text.contains("%25") {
-        text = text.replace("%25", "%");
+    for _ in 0..ROUNDS {
+        let next = decoded_once(&text);
+        if next == text {
+            let bare: Vec<&str> = text.split('/').map(without_parameters).collect();
+            let bare = bare.join("/");
+            return Ok((bare != raw).then_some(bare));
+        }
+        text = next;
     }
-    let text = text.replace("%3b", ";").replace("%3B", ";");
-    let kept = text
-        .split('/')
-        .map(|segment| segment.split(';').next().unwrap_or_default());
-    let loose: Vec<&str> = kept.collect();
-    let loose = loose.join("/");
-    (loose != raw).then_some(loose)
+    Err(ambiguous())
+}
+
+fn without_parameters(segment: &str) -> &str {
+    segment.split(';').next().unwrap_or_default()
+}
+
+/// Escapes of what needs none are undone; of `;`; and of `%` where that makes another escape.
+fn decoded_once(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((plain, escaped)) = rest.split_once('%') {
+        out.push_str(plain);
+        match escape(escaped) {
+            Some((character, after)) if is_plain(character) => {
+                out.push(character);
+                rest = after;
+            }
+            Some(('%', after)) if escape(after).is_some() => {
+                out.push('%');
+                rest = after;
+            }
+            Some(_) | None => {
+                out.push('%');
+                rest = escaped;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The ASCII character that two hex digits at the front name, and what follows.
+fn escape(text: &str) -> Option<(char, &str)> {
+    let (digits, after) = text.split_at_checked(2)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let byte = u8::from_str_radix(digits, 16).ok()?;
+    Some((char::from(byte), after))
+}
+
+/// Unreserved (RFC 3986, 2.3), and `;`.
+fn is_plain(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_' | '~' | ';')
 }
 
 fn withheld_on_pass(upstream: &Upstream) -> Vec<HeaderName> {
