@@ -19,6 +19,8 @@ mod names;
 mod operation;
 mod primitives;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;

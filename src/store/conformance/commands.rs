@@ -20,10 +20,10 @@ use crate::protocol::policy::{
 };
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 
-pub(super) const TENANT: &str = "payments";
+pub(in crate::store) const TENANT: &str = "payments";
 
 /// A request for an effect without a fence.
-pub(super) fn admit(id: &str, instance: InstanceId) -> Admit {
+pub(in crate::store) fn admit(id: &str, instance: InstanceId) -> Admit {
     Admit {
         key: key(id),
         follows_incarnation: false,
@@ -40,7 +40,12 @@ pub(super) fn admit(id: &str, instance: InstanceId) -> Admit {
 }
 
 /// A request for an effect on a resource, with a token.
-pub(super) fn fenced(id: &str, resource: &str, token: &str, instance: InstanceId) -> Admit {
+pub(in crate::store) fn fenced(
+    id: &str,
+    resource: &str,
+    token: &str,
+    instance: InstanceId,
+) -> Admit {
     Admit {
         presented: Some(Presented {
             resource: resource_key(resource),
@@ -58,13 +63,13 @@ pub(super) fn fenced(id: &str, resource: &str, token: &str, instance: InstanceId
 }
 
 /// The same request with another fence policy.
-pub(super) fn under(mut admit: Admit, change: impl FnOnce(&mut FencePolicy)) -> Admit {
+pub(in crate::store) fn under(mut admit: Admit, change: impl FnOnce(&mut FencePolicy)) -> Admit {
     let policy = Arc::make_mut(&mut admit.policy);
     change(policy.fence.as_mut().unwrap());
     admit
 }
 
-pub(super) fn numbered(admit: Admit, sequence: u64) -> Admit {
+pub(in crate::store) fn numbered(admit: Admit, sequence: u64) -> Admit {
     let mut admit = under(admit, |policy| {
         policy.per_generation = PerGeneration::Numbered;
     });
@@ -73,14 +78,14 @@ pub(super) fn numbered(admit: Admit, sequence: u64) -> Admit {
 }
 
 /// The same request, sent once more: another attempt.
-pub(super) fn again(admit: &Admit) -> Admit {
+pub(in crate::store) fn again(admit: &Admit) -> Admit {
     Admit {
         attempt: attempt(admit.attempt.instance),
         ..admit.clone()
     }
 }
 
-pub(super) fn resend(key: &OperationKey, instance: InstanceId) -> Resend {
+pub(in crate::store) fn resend(key: &OperationKey, instance: InstanceId) -> Resend {
     Resend {
         key: key.clone(),
         attempt: attempt(instance),
@@ -90,7 +95,7 @@ pub(super) fn resend(key: &OperationKey, instance: InstanceId) -> Resend {
     }
 }
 
-pub(super) fn park(key: &OperationKey) -> Park {
+pub(in crate::store) fn park(key: &OperationKey) -> Park {
     Park {
         key: key.clone(),
         why: Parked::NoStep,
@@ -98,7 +103,7 @@ pub(super) fn park(key: &OperationKey) -> Park {
     }
 }
 
-pub(super) fn resolve(key: &OperationKey, verdict: Resolution) -> Resolve {
+pub(in crate::store) fn resolve(key: &OperationKey, verdict: Resolution) -> Resolve {
     Resolve {
         key: key.clone(),
         verdict,
@@ -108,7 +113,7 @@ pub(super) fn resolve(key: &OperationKey, verdict: Resolution) -> Resolve {
     }
 }
 
-pub(super) fn key(id: &str) -> OperationKey {
+pub(in crate::store) fn key(id: &str) -> OperationKey {
     OperationKey {
         tenant: Tenant::new(TENANT),
         upstream: UpstreamId::new("stripe"),
@@ -118,14 +123,14 @@ pub(super) fn key(id: &str) -> OperationKey {
     }
 }
 
-pub(super) fn resource_key(name: &str) -> ResourceKey {
+pub(in crate::store) fn resource_key(name: &str) -> ResourceKey {
     ResourceKey {
         tenant: Tenant::new(TENANT),
         name: ResourceName::new(name),
     }
 }
 
-pub(super) fn fingerprint(of: u8) -> Fingerprint {
+pub(in crate::store) fn fingerprint(of: u8) -> Fingerprint {
     Fingerprint {
         key: 7,
         form: 1,
@@ -134,7 +139,7 @@ pub(super) fn fingerprint(of: u8) -> Fingerprint {
 }
 
 /// One never used before in this process.
-pub(super) fn attempt(instance: InstanceId) -> AttemptId {
+pub(in crate::store) fn attempt(instance: InstanceId) -> AttemptId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     AttemptId {
         instance,
@@ -143,7 +148,7 @@ pub(super) fn attempt(instance: InstanceId) -> AttemptId {
 }
 
 /// So many milliseconds after the suite's beginning of time.
-pub(super) fn at(ms: u64) -> Moment {
+pub(in crate::store) fn at(ms: u64) -> Moment {
     Moment {
         boot: BootId(1),
         boottime: BootInstant(10_000 + ms),
@@ -151,7 +156,7 @@ pub(super) fn at(ms: u64) -> Moment {
     }
 }
 
-pub(super) fn request(id: &str) -> StoredRequest {
+pub(in crate::store) fn request(id: &str) -> StoredRequest {
     StoredRequest {
         method: Bytes::from_static(b"POST"),
         target: Bytes::from_static(b"/v1/charges?expand=a&expand=b"),
@@ -164,7 +169,7 @@ pub(super) fn request(id: &str) -> StoredRequest {
     }
 }
 
-pub(super) fn answer(status: u16) -> Answer {
+pub(in crate::store) fn answer(status: u16) -> Answer {
     Answer {
         status,
         fields: vec![field("set-cookie", "a=1"), field("set-cookie", "b=\u{e9}")],
@@ -172,29 +177,29 @@ pub(super) fn answer(status: u16) -> Answer {
     }
 }
 
-pub(super) fn answered(status: u16, class: AnswerClass) -> Evidence {
+pub(in crate::store) fn answered(status: u16, class: AnswerClass) -> Evidence {
     Evidence::Answered {
         answer: answer(status),
         class,
     }
 }
 
-pub(super) fn applied() -> Evidence {
+pub(in crate::store) fn applied() -> Evidence {
     answered(200, AnswerClass::Applied)
 }
 
-pub(super) fn interrupted() -> Evidence {
+pub(in crate::store) fn interrupted() -> Evidence {
     Evidence::Interrupted {
         phase: Phase::Waiting,
         why: Interruption::Closed,
     }
 }
 
-pub(super) fn unsent() -> Evidence {
+pub(in crate::store) fn unsent() -> Evidence {
     Evidence::NotSent(Unsent::ConnectionLost)
 }
 
-pub(super) fn policy() -> Policy {
+pub(in crate::store) fn policy() -> Policy {
     Policy {
         fence: None,
         order: Order::Strict,
@@ -223,7 +228,7 @@ pub(super) fn policy() -> Policy {
     }
 }
 
-pub(super) fn fence_policy() -> FencePolicy {
+pub(in crate::store) fn fence_policy() -> FencePolicy {
     FencePolicy {
         token: TokenMode::Require,
         per_generation: PerGeneration::Many,

@@ -5,7 +5,7 @@
 //!
 //! What it does not do: fault a backend (its own tests do), or test the rules themselves (`protocol`).
 
-mod commands;
+pub(in crate::store) mod commands;
 mod random;
 mod reading;
 mod scenarios;
