@@ -1,1 +1,323 @@
-//! The composition root.
+//! The composition root: the only place that names concrete backends, and the order of start and
+//! drain.
+//!
+//! What always holds: every listener is bound before anything is served, so that a wrong address
+//! ends the start; the register is opened before the first request is read. A stop begins by
+//! admitting nothing new; what is under way is finished and recorded, for at most `drain`; the
+//! listeners stay open until then, so that callers are told why; the register is closed last. What
+//! is still in flight at the deadline is UNCERTAIN at the next start, never lost.
+//!
+//! What it does not do: decide, or read files but for those the config names.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::access::{self, BindError, Operators};
+use crate::admin::api::Api;
+use crate::admin::health::{Health, Readiness};
+use crate::admin::{api, health};
+use crate::clock::Clock;
+use crate::config::{self, Action, Config};
+use crate::dispatch::attempt::Dispatcher;
+use crate::dispatch::gateway::{Gateway, Gateways};
+use crate::dispatch::supervisor::Supervisor;
+use crate::dispatch::waiters::{Ended, Waiters};
+use crate::protocol::ids::{InstanceId, OperationKey};
+use crate::proxy::front::{Front, Shared};
+use crate::proxy::listener;
+use crate::reconcile::Reconciler;
+use crate::store::sqlite::{self, OpenError};
+use crate::store::{Register, StoreError};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::{EffectPool, Endpoint, EndpointError, Limits, PassThrough, TlsMaterial};
+use crate::wire::fingerprint::FingerprintKey;
+
+/// Largest content of an answer where no effect says less.
+const ANSWER_BYTES: usize = 1024 * 1024;
+
+/// How long callers may take to read their last answers once everything is recorded.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Why an instance cannot start, or could not stop cleanly.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The kernel does not say which boot this is.
+    #[error("the clocks cannot be read")]
+    Clock(#[source] std::io::Error),
+    /// No randomness.
+    #[error("the system has no randomness for an instance id")]
+    Random,
+    /// The register cannot be opened.
+    #[error("the register at {path} cannot be opened", path = .0.display())]
+    Register(std::path::PathBuf, #[source] OpenError),
+    /// An upstream cannot be used.
+    #[error("the upstream `{0}` cannot be used")]
+    Upstream(String, #[source] EndpointError),
+    /// An address cannot be bound.
+    #[error("cannot listen on {address} for {what}")]
+    Bind {
+        /// For what.
+        what: String,
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The operators' listener cannot be bound.
+    #[error("the operators' listener cannot be opened")]
+    Admin(#[source] BindError),
+    /// The register did not close cleanly.
+    #[error("the register did not close cleanly")]
+    Close(#[source] StoreError),
+}
+
+/// An instance whose listeners are bound.
+pub struct Instance {
+    config: Arc<Config>,
+    register: Register,
+    supervisor: Supervisor,
+    reconciler: Reconciler,
+    fronts: Vec<(TcpListener, Front)>,
+    routers: Vec<(TcpListener, axum::Router)>,
+}
+
+impl Instance {
+    /// Opens the register and binds every listener. Nothing is served yet.
+    pub async fn start(config: Config) -> Result<Self, AppError> {
+        let config = Arc::new(config);
+        let clock = Clock::system().map_err(AppError::Clock)?;
+        let instance = random_instance()?;
+        let metrics = Metrics::new();
+        let observed = metrics.clone();
+        let opened = sqlite::open(
+            &config.register.path,
+            instance,
+            clock,
+            Arc::new(move |took_us, commands| observed.store_commit(took_us, commands)),
+        )
+        .await
+        .map_err(|error| AppError::Register(config.register.path.clone(), error))?;
+        let fingerprint_key = FingerprintKey::new(&opened.sealer.fingerprint_key());
+        let register = Register::new(opened.backend, instance);
+        let supervisor = Supervisor::default();
+        let dispatcher = Dispatcher {
+            register: register.clone(),
+            clock,
+            waiters: Waiters::default(),
+            supervisor: supervisor.clone(),
+            metrics: metrics.clone(),
+            record_timeout: config.record_timeout,
+            attempts: Arc::new(AtomicU64::new(1)),
+        };
+        let gateways = Arc::new(open_gateways(&config)?);
+        let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
+        let readiness = Readiness::new(register.clone(), supervisor.draining_token());
+        let shared = Arc::new(Shared::new(
+            Arc::clone(&config),
+            dispatcher.clone(),
+            reconciler.clone(),
+            fingerprint_key,
+        ));
+        let fronts = bind_fronts(&config, &gateways, &shared).await?;
+        let routers = bind_routers(&config, &dispatcher, readiness).await?;
+        Ok(Self {
+            config,
+            register,
+            supervisor,
+            reconciler,
+            fronts,
+            routers,
+        })
+    }
+
+    /// Serves until `stop` resolves, then drains. `hurry` ends the drain early.
+    pub async fn serve(
+        self,
+        stop: impl Future<Output = ()>,
+        hurry: impl Future<Output = ()>,
+    ) -> Result<(), AppError> {
+        let closing = CancellationToken::new();
+        let mut listeners = JoinSet::new();
+        for (socket, front) in self.fronts {
+            listeners.spawn(listener::serve(socket, front, closing.clone()));
+        }
+        for (socket, router) in self.routers {
+            let closed = closing.clone().cancelled_owned();
+            listeners.spawn(async move {
+                if let Err(error) = crate::admin::serve(socket, router, closed).await {
+                    tracing::error!(error = %error, "a listener stopped");
+                }
+            });
+        }
+        let reconciler = self.reconciler.clone();
+        self.supervisor
+            .background(async move { reconciler.run().await });
+        tracing::info!(instance = %self.register.instance(), config = self.config.digest, "serving");
+        stop.await;
+        tracing::info!(
+            under_way = self.supervisor.under_way(),
+            "draining: no new effect is admitted"
+        );
+        self.supervisor.begin_drain();
+        tokio::select! {
+            drained = self.supervisor.drained(self.config.drain) => {
+                if !drained {
+                    tracing::warn!(
+                        under_way = self.supervisor.under_way(),
+                        "the drain is over; what is in flight will be UNCERTAIN at the next start"
+                    );
+                }
+            }
+            () = hurry => tracing::warn!("told twice to stop: not waiting any longer"),
+        }
+        closing.cancel();
+        let all_closed = async { while listeners.join_next().await.is_some() {} };
+        let _slow_readers = tokio::time::timeout(LAST_ANSWERS, all_closed).await;
+        self.register.read().close().await.map_err(AppError::Close)
+    }
+}
+
+fn random_instance() -> Result<InstanceId, AppError> {
+    use ring::rand::{SecureRandom, SystemRandom};
+    let mut bytes = [0; 16];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| AppError::Random)?;
+    Ok(InstanceId(u128::from_be_bytes(bytes)))
+}
+
+fn open_gateways(config: &Config) -> Result<Gateways, AppError> {
+    let open = |upstream: &Arc<config::Upstream>| -> Result<Arc<Gateway>, AppError> {
+        let tls = TlsMaterial {
+            ca: upstream.tls.ca.clone(),
+            client_cert: upstream.tls.client_cert.clone(),
+            client_key: upstream.tls.client_key.clone(),
+        };
+        let endpoint = Endpoint::new(&upstream.url.to_string(), &tls, upstream.fresh_connections)
+            .map_err(|error| AppError::Upstream(upstream.name.clone(), error))?;
+        let limits = Limits {
+            connect: Duration::from_millis(upstream.timeouts.connect.0),
+            response: Duration::from_millis(upstream.timeouts.response.0),
+            answer_bytes: largest_answer(upstream),
+            accept_by_close: upstream.accept_close_framed,
+            ..Limits::default()
+        };
+        let pool = EffectPool::new(endpoint.clone(), limits);
+        let pass = PassThrough::new(endpoint.clone(), &limits);
+        Ok(Arc::new(Gateway {
+            config: Arc::clone(upstream),
+            endpoint,
+            pool,
+            pass,
+        }))
+    };
+    let all: Vec<_> = config
+        .upstreams
+        .iter()
+        .map(open)
+        .collect::<Result<_, _>>()?;
+    Ok(Gateways::new(all))
+}
+
+fn largest_answer(upstream: &config::Upstream) -> usize {
+    let limit = |action: &Action| match action {
+        Action::Protect(protect) => Some(protect.answer_limit),
+        Action::Pass => None,
+    };
+    let limits = upstream
+        .effects
+        .iter()
+        .filter_map(|effect| limit(&effect.action));
+    limits.max().unwrap_or(ANSWER_BYTES)
+}
+
+async fn bind_fronts(
+    config: &Config,
+    gateways: &Gateways,
+    shared: &Arc<Shared>,
+) -> Result<Vec<(TcpListener, Front)>, AppError> {
+    let mut fronts = Vec::new();
+    for upstream in &config.upstreams {
+        let what = format!("upstream `{}`", upstream.name);
+        let socket = bind(what, upstream.listen).await?;
+        if let Some(gateway) = gateways.by_id(&upstream.id) {
+            tracing::info!(upstream = %upstream.id, listen = %upstream.listen, "listening");
+            fronts.push((socket, Front::new(Arc::clone(shared), Arc::clone(gateway))));
+        }
+    }
+    Ok(fronts)
+}
+
+async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| AppError::Bind {
+            what,
+            address,
+            source,
+        })
+}
+
+async fn bind_routers(
+    config: &Config,
+    dispatcher: &Dispatcher,
+    readiness: Readiness,
+) -> Result<Vec<(TcpListener, axum::Router)>, AppError> {
+    let mut routers = Vec::new();
+    if let Some(admin) = &config.admin {
+        let operators = Operators::new(admin.operators.clone());
+        let socket = access::bind(admin.address, &operators)
+            .await
+            .map_err(AppError::Admin)?;
+        let api = Api {
+            register: dispatcher.register.clone(),
+            clock: dispatcher.clock,
+            tenant: config.tenant.clone(),
+            operators,
+            readiness: readiness.clone(),
+            config_digest: config.digest.clone(),
+            settled: wake_waiters(dispatcher),
+            tasks: dispatcher.supervisor.effects(),
+        };
+        routers.push((socket, api::router(api)));
+    }
+    if let Some(address) = config.health {
+        let socket = bind("health".to_owned(), address).await?;
+        let metrics = dispatcher.metrics.clone();
+        let health = Health {
+            readiness,
+            metrics,
+            clock: dispatcher.clock,
+        };
+        routers.push((socket, health::router(health)));
+    }
+    Ok(routers)
+}
+
+/// A person settled an operation: whoever waits for it is woken with what the record holds.
+fn wake_waiters(dispatcher: &Dispatcher) -> api::Settled {
+    let dispatcher = dispatcher.clone();
+    Arc::new(move |key: &OperationKey| {
+        let (key, dispatcher) = (key.clone(), dispatcher.clone());
+        let supervisor = dispatcher.supervisor.clone();
+        supervisor.effect(async move {
+            if let Ok(Some(stored)) = dispatcher.register.read().operation(&key, false).await {
+                let state = stored.operation.state;
+                dispatcher.waiters.publish(Ended {
+                    key,
+                    attempt: None,
+                    state,
+                    evidence: None,
+                });
+            }
+        });
+    })
+}

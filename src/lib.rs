@@ -15,6 +15,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod dispatch;
 pub mod expression;
 pub mod failpoint;
 pub mod lease;

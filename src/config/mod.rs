@@ -1,1 +1,65 @@
-//! The door of this room.
+//! The configuration: a YAML file becomes a typed, immutable [`Config`].
+//!
+//! What always holds: every problem is reported, with path, line and column, not just the first;
+//! unknown fields are refused; what a later version brings is refused and never silently accepted;
+//! secrets are not shown by `Debug` or `Display`. The environment is read here and nowhere else.
+//!
+//! What it does not do: reload, print its schema, or explain a request (later versions).
+
+#![warn(missing_docs)]
+
+mod field;
+mod parse;
+mod problems;
+mod profile;
+mod scalar;
+mod secret;
+mod settings;
+mod tree;
+
+pub use problems::{Problem, Problems, Severity, Warnings};
+pub use secret::Secret;
+pub use settings::{
+    Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Methods, Protect,
+    Register, Route, TlsFiles, Unlisted, Upstream,
+};
+
+use std::path::Path;
+
+use field::Field;
+use problems::Findings;
+
+/// Reads and parses a file. Relative paths in it are taken as they are.
+pub fn load(path: &Path) -> Result<(Config, Warnings), Problems> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&text, &path.display().to_string()),
+        Err(error) => Err(Problems::unreadable(path, &error)),
+    }
+}
+
+/// Parses a config; `name` is what problems call it.
+pub fn parse(text: &str, name: &str) -> Result<(Config, Warnings), Problems> {
+    let findings = Findings::default();
+    let config = tree::build(text, &findings)
+        .and_then(|root| parse::config(&Field::root(&root, &findings), digest(text)));
+    let list = findings.into_list();
+    let refused = list
+        .iter()
+        .any(|problem| problem.severity == Severity::Error);
+    match config {
+        Some(config) if !refused => Ok((config, Warnings::new(name, list))),
+        Some(_) | None => Err(Problems::new(name, list)),
+    }
+}
+
+fn digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -177,7 +177,11 @@ impl Desk<'_> {
             }
             State::Intended | State::Uncertain => {
                 let uncertain = !operation.is_in_flight(&self.view.living, &self.admit.at);
-                Ok(Some(Ruling::Join { key, uncertain }))
+                Ok(Some(Ruling::Join {
+                    key,
+                    attempt: operation.attempts.last().map(|newest| newest.id),
+                    uncertain,
+                }))
             }
             State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
             State::NotApplied(_) => Ok(None),
@@ -368,6 +372,7 @@ impl Desk<'_> {
             }
             IfTwin::Answer => Ok(Some(Ruling::Join {
                 key: first_key,
+                attempt: None,
                 uncertain: true,
             })),
             IfTwin::Refuse | IfTwin::Send => Err(Rejection::NearDuplicate {
@@ -383,7 +388,7 @@ impl Desk<'_> {
         let place = self.take_place(caller);
         let mut operation = self.intend(place);
         let round = operation.key_use.round;
-        let look_again = !operation.attempts.is_empty();
+        let look_again = operation.attempts.iter().any(Attempt::may_still_surprise);
         operation.attempts.push(Attempt {
             id: self.admit.attempt,
             round,
@@ -414,6 +419,7 @@ impl Desk<'_> {
             key: self.key.clone(),
             attempt: self.admit.attempt,
             round,
+            origin: self.admit.origin,
             dispatch_by: self.dispatch_by(),
             look_again,
             request: None,

@@ -254,6 +254,9 @@ pub enum Ruling {
     Join {
         /// Whose: itself, or the first of twins.
         key: OperationKey,
+        /// The attempt it joins: the newest one, where it is known here. A joiner gets the answer of
+        /// this attempt, or of whatever settles the operation, never one of an earlier attempt.
+        attempt: Option<AttemptId>,
         /// INTENDED, or UNCERTAIN and to be settled now?
         uncertain: bool,
     },
@@ -279,6 +282,8 @@ pub struct Grant {
     pub attempt: AttemptId,
     /// Under which upstream key.
     pub round: Round,
+    /// Where the identity came from: the caller's own key goes upstream only if he named one.
+    pub origin: IdentityOrigin,
     /// The first byte may leave until then.
     pub dispatch_by: BootInstant,
     /// Earlier attempts were declared ineffective by somebody other than themselves: look at the

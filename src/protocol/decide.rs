@@ -159,6 +159,7 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
         key: operation.key.clone(),
         attempt: resend.attempt,
         round,
+        origin: operation.origin,
         dispatch_by: resend.at.boottime.after(resend.dispatch.min(room)),
         look_again: false,
         request: Some(std::sync::Arc::new(request)),
@@ -254,7 +255,24 @@ fn resolve(view: &View, resolve: &Resolve) -> Decision {
     }
     let mut operation = before.clone();
     close_dead_attempts(&mut operation, view, &resolve.at);
-    let verdict = match &resolve.verdict {
+    let verdict = settle_as_said(&mut operation, resolve);
+    let text = format!(
+        "resolved as {verdict} by {}: {}",
+        resolve.operator, resolve.reason
+    );
+    let event = line(&operation, resolve.at, None, text);
+    let reply = Reply::Resolved(Resolved::Done(operation.state.clone()));
+    let changes = Changes {
+        operation: Some(Box::new(operation)),
+        request: RequestChange::Drop,
+        events: vec![event],
+        ..Changes::default()
+    };
+    Decision { changes, reply }
+}
+
+fn settle_as_said(operation: &mut Operation, resolve: &Resolve) -> &'static str {
+    match &resolve.verdict {
         Resolution::Applied(answer) => {
             let completion = Completion {
                 verdict: Verdict::Applied,
@@ -275,27 +293,11 @@ fn resolve(view: &View, resolve: &Resolve) -> Decision {
             operation.changed = resolve.at;
             if *new_key {
                 operation.next_round();
+                return "not applied, next attempt under a new key";
             }
-            if *new_key {
-                "not applied, next attempt under a new key"
-            } else {
-                "not applied"
-            }
+            "not applied"
         }
-    };
-    let text = format!(
-        "resolved as {verdict} by {}: {}",
-        resolve.operator, resolve.reason
-    );
-    let event = line(&operation, resolve.at, None, text);
-    let reply = Reply::Resolved(Resolved::Done(operation.state.clone()));
-    let changes = Changes {
-        operation: Some(Box::new(operation)),
-        request: RequestChange::Drop,
-        events: vec![event],
-        ..Changes::default()
-    };
-    Decision { changes, reply }
+    }
 }
 
 pub(super) fn line(

@@ -46,8 +46,7 @@ pub struct Operation {
     pub settle: SettlePolicy,
     /// Where it stands.
     pub state: State,
-    /// Attempts that may have had an effect, and those still open. Attempts with proof of no effect
-    /// are dropped.
+    /// Attempts that reached the upstream, or may have. Those that sent nothing are dropped.
     pub attempts: Vec<Attempt>,
     /// How many attempts were ever admitted.
     pub admitted: u32,
@@ -184,6 +183,10 @@ pub struct Completion {
     pub at: Moment,
 }
 
+/// How many attempts that reached the upstream without effect stay listed with an operation that is
+/// admitted again and again.
+const DISPROVED_KEPT: usize = 16;
+
 /// What evidence did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
@@ -207,6 +210,17 @@ impl Attempt {
         }
     }
 
+    /// Was it declared ineffective by somebody other than its own answer?
+    pub fn may_still_surprise(&self) -> bool {
+        match self.end {
+            AttemptEnd::Disproved(by) => by != Provenance::Answer,
+            AttemptEnd::Silent
+            | AttemptEnd::Open(..)
+            | AttemptEnd::Closed(..)
+            | AttemptEnd::Ambiguous(_) => true,
+        }
+    }
+
     /// Has nobody said yet that it had no effect?
     pub fn may_have_acted(&self) -> bool {
         match self.end {
@@ -225,6 +239,14 @@ impl State {
         match self {
             Self::Intended | Self::Uncertain | Self::NeedsAttention(_) => true,
             Self::NotApplied(_) | Self::Completed(_) => false,
+        }
+    }
+
+    /// INTENDED or UNCERTAIN: some step may still settle it without a person.
+    pub fn is_in_doubt(&self) -> bool {
+        match self {
+            Self::Intended | Self::Uncertain => true,
+            Self::NeedsAttention(_) | Self::NotApplied(_) | Self::Completed(_) => false,
         }
     }
 
@@ -283,7 +305,7 @@ impl Operation {
         }
     }
 
-    /// Evidence of an attempt that was dropped: it had proof of no effect, or this is a repetition.
+    /// Evidence of an attempt that is not listed: it sent nothing, or this is a repetition.
     fn observe_forgotten(&self, attempt: AttemptId, evidence: &Evidence) -> Effect {
         let applied = matches!(
             evidence,
@@ -393,23 +415,33 @@ impl Operation {
         let before = attempt.end;
         let disproved = !attempt.may_have_acted();
         match evidence {
+            Evidence::NotSent(_)
+            | Evidence::Answered {
+                class: AnswerClass::NotProcessed,
+                ..
+            } if before == AttemptEnd::Disproved(Provenance::Answer) => {
+                return Effect::Nothing;
+            }
             Evidence::NotSent(unsent) => {
                 self.disprove(index, WhyNot::NotSent(*unsent), now);
             }
-            Evidence::Interrupted { .. } if disproved => return Effect::Nothing,
             Evidence::Interrupted { phase, why } => {
-                attempt.end = if open {
-                    AttemptEnd::Open(*phase, *why)
-                } else {
-                    AttemptEnd::Closed(*phase, *why)
+                // Silent, then listening, then closed: a write that is repeated late never goes back.
+                let end = match (before, open) {
+                    (AttemptEnd::Silent, true) => AttemptEnd::Open(*phase, *why),
+                    (AttemptEnd::Silent | AttemptEnd::Open(..), false) => {
+                        AttemptEnd::Closed(*phase, *why)
+                    }
+                    (AttemptEnd::Open(..), true)
+                    | (
+                        AttemptEnd::Closed(..)
+                        | AttemptEnd::Ambiguous(_)
+                        | AttemptEnd::Disproved(_),
+                        _,
+                    ) => return Effect::Nothing,
                 };
-                // A late reader that gives up repeats what was known.
-                let known = before == attempt.end;
-                return if self.become_uncertain(now) || !known {
-                    Effect::Changed
-                } else {
-                    Effect::Nothing
-                };
+                attempt.end = end;
+                self.become_uncertain(now);
             }
             Evidence::Answered { answer, class } => match class {
                 AnswerClass::Applied => self.complete_from(index, Verdict::Applied, answer, now),
@@ -458,41 +490,64 @@ impl Operation {
 
     /// Proof that one attempt had no effect. The verdict needs proof for all of them.
     fn disprove(&mut self, index: usize, why: WhyNot, now: Moment) {
-        let attempt = self.attempts.remove(index);
-        if let (WhyNot::NotSent(_), Some((first, _))) = (why, self.key_use.first) {
-            // Nothing went out under this key: its lifetime has not begun.
-            if first == attempt.id
-                && self
-                    .attempts
-                    .iter()
-                    .all(|other| other.round != attempt.round)
-            {
-                self.key_use.first = None;
-            }
-        }
-        if let (WhyNot::NotSent(_), true) = (why, attempt.resend) {
-            // An attempt that sent nothing uses none up.
-            self.resends = self.resends.saturating_sub(1);
+        match why {
+            WhyNot::NotSent(_) => self.forget_unsent(index),
+            // It reached the upstream: its form stays listed, for late proof of the opposite.
+            WhyNot::NotProcessed(_) => self.mark_disproved(index, Provenance::Answer),
+            WhyNot::Said(by) => self.mark_disproved(index, by),
         }
         self.changed = now;
         match (&self.state, self.unproven() == 0) {
             // What somebody said stands: this attempt confirms it, or says nothing of the others.
             (State::NotApplied(_), _) => {}
             (_, true) => self.state = State::NotApplied(why),
-            (_, false) => {
-                self.become_uncertain(now);
-            }
+            (_, false) => self.become_uncertain(now),
         }
     }
 
-    /// INTENDED becomes UNCERTAIN; whatever else stands, stays. True if it changed.
-    fn become_uncertain(&mut self, now: Moment) -> bool {
+    /// Nothing left: the attempt is as if it had never been.
+    fn forget_unsent(&mut self, index: usize) {
+        let attempt = self.attempts.remove(index);
+        if attempt.resend {
+            // An attempt that sent nothing uses none up.
+            self.resends = self.resends.saturating_sub(1);
+        }
+        let began_the_lifetime = self
+            .key_use
+            .first
+            .is_some_and(|(first, _)| first == attempt.id);
+        let others = self
+            .attempts
+            .iter()
+            .any(|other| other.round == attempt.round);
+        if began_the_lifetime && !others {
+            self.key_use.first = None;
+        }
+    }
+
+    fn mark_disproved(&mut self, index: usize, by: Provenance) {
+        if let Some(attempt) = self.attempts.get_mut(index) {
+            attempt.end = AttemptEnd::Disproved(by);
+        }
+        let disproved = |attempt: &Attempt| !attempt.may_have_acted();
+        if self
+            .attempts
+            .iter()
+            .filter(|attempt| disproved(attempt))
+            .count()
+            > DISPROVED_KEPT
+            && let Some(oldest) = self.attempts.iter().position(disproved)
+        {
+            self.attempts.remove(oldest);
+        }
+    }
+
+    /// INTENDED becomes UNCERTAIN; whatever else stands, stays.
+    fn become_uncertain(&mut self, now: Moment) {
         self.changed = now;
-        let intended = self.state == State::Intended;
-        if intended {
+        if self.state == State::Intended {
             self.state = State::Uncertain;
         }
-        intended
     }
 
     fn complete_from(&mut self, index: usize, verdict: Verdict, answer: &Answer, now: Moment) {

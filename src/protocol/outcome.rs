@@ -111,6 +111,8 @@ pub enum Unsent {
     DispatchExpired,
     /// The connection was dead before the first byte was accepted.
     ConnectionLost,
+    /// The request could not be put into bytes.
+    Unfit,
     /// The record said, on the last look before the first byte, that the effect was applied.
     AlreadySettled,
 }

@@ -233,10 +233,10 @@ impl AnswerTable {
             .and_then(|index| self.classes.get(index))
             .copied()
             .unwrap_or(AnswerClass::Ambiguous);
-        match class {
-            AnswerClass::Ambiguous if status == 412 && conditional => AnswerClass::ConditionFailed,
-            class => class,
+        if class == AnswerClass::Ambiguous && status == 412 && conditional {
+            return AnswerClass::ConditionFailed;
         }
+        class
     }
 }
 

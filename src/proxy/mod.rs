@@ -1,1 +1,15 @@
-//! The door of this room.
+//! The reverse proxy: what stands between a worker and the API it calls.
+//!
+//! What lives here: [`listener`] accepts, [`front`] reads a request and chooses its way, `pipeline`
+//! carries an effect out, `joining` waits for somebody else's attempt, `reply` tells the caller.
+//!
+//! What always holds: nothing that matches an effect goes upstream but through the pipeline.
+//!
+//! What it does not do: forward and transparent proxying (their listeners come later and lead to the
+//! same front).
+
+pub mod front;
+mod joining;
+pub mod listener;
+mod pipeline;
+mod told;

@@ -254,13 +254,13 @@ impl Backend for MemoryBackend {
         })
     }
 
-    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+    fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
         Box::pin(async move {
             let tables = self.tables();
             Ok(tables
                 .operations
                 .range(after.saturating_add(1)..)
-                .filter(|(_, operation)| operation.state.is_unsettled())
+                .filter(|(_, operation)| operation.state.is_in_doubt())
                 .take(limit)
                 .map(|(sequence, operation)| (*sequence, operation.clone()))
                 .collect())

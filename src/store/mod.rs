@@ -32,7 +32,7 @@ use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::time::Moment;
-use crate::protocol::view::Record as Found;
+use crate::protocol::view::{Living, Record as Found};
 
 use permit::{Permit, Receipt};
 
@@ -94,9 +94,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Fences by name, ascending, after `after`, at most `limit`.
     fn resources<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>>;
 
-    /// Unsettled operations in order of record, after a cursor, at most `limit`: what a pass of the
-    /// reconciler reads.
-    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>>;
+    /// INTENDED and UNCERTAIN operations in order of record, after a cursor, at most `limit`: what a
+    /// pass of the reconciler reads. Those that wait for a person are not among them.
+    fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>>;
 
     /// Counts by state, and the oldest unsettled operation.
     fn summary(&self) -> Pending<'_, Summary>;
@@ -215,6 +215,11 @@ impl Register {
     /// Who we are in it.
     pub fn instance(&self) -> InstanceId {
         self.instance
+    }
+
+    /// Which instances are alive: the embedded register has one owner.
+    pub fn living(&self) -> Living {
+        Living::Only(self.instance)
     }
 
     /// Everything that reads.

@@ -125,6 +125,7 @@ impl Receipt {
 
 /// Permits for tests of the rooms above, which have no store to be granted one by.
 #[cfg(test)]
+#[allow(dead_code, reason = "used by the tests of the rooms above")]
 pub(crate) fn permit_for_test(grant: Grant) -> Permit {
     Permit::granted(grant)
 }

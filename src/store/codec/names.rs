@@ -44,7 +44,7 @@ words! {
         Timeout = 0, Closed = 1, BadAnswer = 2, StrayBytes = 3, ProcessGone = 4, ClosedToSettle = 5,
     }
     Provenance { Answer = 0, LookUp = 1, Callback = 2, Operator = 3 }
-    Unsent { DispatchExpired = 0, ConnectionLost = 1, AlreadySettled = 2 }
+    Unsent { DispatchExpired = 0, ConnectionLost = 1, AlreadySettled = 2, Unfit = 3 }
     Verdict { Applied = 0, Refused = 1 }
     Parked {
         NoStep = 0, KeyTooOld = 1, RequestNotKept = 2, Overtaken = 3, CutOff = 4, ResendsUsedUp = 5,

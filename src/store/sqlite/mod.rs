@@ -131,6 +131,9 @@ impl OpenError {
     }
 }
 
+/// Told of every commit: how many microseconds the transaction took, and how many commands it held.
+pub type Committed = Arc<dyn Fn(u64, usize) + Send + Sync>;
+
 /// An opened register.
 #[derive(Debug)]
 pub struct Opened {
@@ -153,14 +156,24 @@ pub struct SqliteBackend {
 
 /// Opens the register in `dir`, making it if there is none: directory 0700, files 0600. Needs a tokio
 /// runtime.
-pub async fn open(dir: &Path, instance: InstanceId, clock: Clock) -> Result<Opened, OpenError> {
+pub async fn open(
+    dir: &Path,
+    instance: InstanceId,
+    clock: Clock,
+    committed: Committed,
+) -> Result<Opened, OpenError> {
     let dir = dir.to_owned();
-    tokio::task::spawn_blocking(move || open_blocking(&dir, instance, clock))
+    tokio::task::spawn_blocking(move || open_blocking(&dir, instance, clock, committed))
         .await
         .map_err(|error| OpenError::Thread(io::Error::other(error)))?
 }
 
-fn open_blocking(dir: &Path, instance: InstanceId, clock: Clock) -> Result<Opened, OpenError> {
+fn open_blocking(
+    dir: &Path,
+    instance: InstanceId,
+    clock: Clock,
+    committed: Committed,
+) -> Result<Opened, OpenError> {
     let ground = Ground::take(dir)?;
     let path = ground.database()?;
     let (connection, exists) = schema::open_writer(&path)?;
@@ -183,6 +196,7 @@ fn open_blocking(dir: &Path, instance: InstanceId, clock: Clock) -> Result<Opene
         epoch: about.epoch,
         poison: Arc::clone(&poison),
         ground,
+        committed,
     })
     .map_err(OpenError::database(&path))?;
     #[cfg(test)]
@@ -276,10 +290,10 @@ impl Backend for SqliteBackend {
         )
     }
 
-    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+    fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
         Box::pin(
             self.readers
-                .run(move |connection, tables| read::unsettled(connection, tables, after, limit)),
+                .run(move |connection, tables| read::in_doubt(connection, tables, after, limit)),
         )
     }
 

@@ -217,17 +217,29 @@ pub(super) fn resources(
     Ok(fences)
 }
 
-pub(super) fn unsettled(
+pub(super) fn in_doubt(
     connection: &Connection,
     tables: &Tables<'_>,
     after: u64,
     limit: usize,
 ) -> Result<Vec<(u64, Operation)>, Fault> {
+    unsettled(connection, tables, after, limit, "NEEDS_ATTENTION")
+}
+
+/// Unsettled operations by order of record, but for those in one state.
+fn unsettled(
+    connection: &Connection,
+    tables: &Tables<'_>,
+    after: u64,
+    limit: usize,
+    except: &str,
+) -> Result<Vec<(u64, Operation)>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT sequence, id, upstream, principal, incarnation, tenant, record, answer
-         FROM operations WHERE unsettled = 1 AND sequence > ?1 ORDER BY sequence LIMIT ?2",
+         FROM operations WHERE unsettled = 1 AND sequence > ?1 AND state <> ?3
+         ORDER BY sequence LIMIT ?2",
     )?;
-    let mut rows = statement.query([clamp(after), clamp_len(limit)])?;
+    let mut rows = statement.query(rusqlite::params![clamp(after), clamp_len(limit), except])?;
     let mut operations = Vec::new();
     while let Some(row) = rows.next()? {
         let (sequence, operation) = tables.operation_from(row)?;
@@ -242,7 +254,7 @@ pub(super) fn summary(connection: &Connection, tables: &Tables<'_>) -> Result<Su
             .prepare_cached("SELECT epoch FROM register")?
             .query_row([], |row| row.get::<_, i64>(0))?
             .cast_unsigned(),
-        oldest_unsettled: unsettled(connection, tables, 0, 1)?
+        oldest_unsettled: unsettled(connection, tables, 0, 1, "")?
             .first()
             .map(|(_, operation)| operation.first_seen),
         by_state: Vec::new(),

@@ -14,17 +14,18 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::Committed;
 use super::checkpoint::Checkpoints;
 use super::ground::Ground;
 use super::load::{Fault, Tables};
 use super::persist::{self, Before, Tally};
-use crate::failpoint;
 use crate::protocol::command::{Admission, Command, Reply, Ruling};
 use crate::protocol::decide::decide;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::view::Record;
 use crate::store::seal::Sealer;
 use crate::store::{StoreError, load};
+use crate::{clock, failpoint};
 
 /// Commands that one transaction takes at most: bounds how long the first of them waits.
 const BATCH: usize = 256;
@@ -54,6 +55,7 @@ pub(super) struct Writer {
     instance: InstanceId,
     epoch: u64,
     poison: Poison,
+    committed: Committed,
     #[cfg(test)]
     pub(super) sabotage: Arc<super::sabotage::Sabotage>,
     _ground: Ground,
@@ -68,6 +70,7 @@ pub(super) struct Parts {
     pub(super) epoch: u64,
     pub(super) poison: Poison,
     pub(super) ground: Ground,
+    pub(super) committed: Committed,
 }
 
 /// Commands that wait for one commit.
@@ -106,6 +109,7 @@ impl Writer {
             epoch,
             poison,
             ground,
+            committed,
         } = parts;
         let pages = Arc::new(AtomicI32::new(0));
         let seen = Arc::clone(&pages);
@@ -121,6 +125,7 @@ impl Writer {
             instance,
             epoch,
             poison,
+            committed,
             #[cfg(test)]
             sabotage: Arc::default(),
             _ground: ground,
@@ -176,8 +181,10 @@ impl Writer {
         if commands.is_empty() && proofs.is_empty() {
             return close;
         }
+        let begun = clock::boottime_us();
         match self.transact(&commands, !proofs.is_empty()) {
             Ok(decided) => {
+                (self.committed)(clock::boottime_us().saturating_sub(begun), commands.len());
                 decided.pass_failpoints();
                 for ((_, answer), reply) in commands.into_iter().zip(decided.replies) {
                     // Nobody may be listening any more; the record speaks for itself.

@@ -1,0 +1,117 @@
+//! The proxy as a process of its own: started, killed, started again on the same register.
+//!
+//! What always holds: a kill is SIGKILL, as a power cut or the OOM killer would; only a process that
+//! this demo started is ever killed.
+//!
+//! What it does not do: share anything with the demo but files and sockets.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::process::{Child, Command};
+
+use super::caller::Ask;
+
+/// The instance must be ready within this.
+const READY: Duration = Duration::from_secs(30);
+
+/// A running proxy.
+pub(super) struct Proxy {
+    config: PathBuf,
+    log: PathBuf,
+    process: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+    health: SocketAddr,
+}
+
+impl Proxy {
+    /// Writes a config into `room` and starts this very program with it.
+    pub(super) async fn start(room: &Path, upstream: SocketAddr) -> Result<Self> {
+        let [address, admin, health] = [free_port()?, free_port()?, free_port()?];
+        let config = room.join("fencepost.yaml");
+        let register = room.join("register");
+        let text = include_str!("demo.yaml")
+            .replace("@register@", &register.display().to_string())
+            .replace("@admin@", &admin.to_string())
+            .replace("@health@", &health.to_string())
+            .replace("@listen@", &address.to_string())
+            .replace("@upstream@", &upstream.to_string());
+        std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
+        let log = room.join("fencepost.log");
+        let process = launch(&config, &log)?;
+        let mut proxy = Self { config, log, process, address, admin, health };
+        proxy.ready().await?;
+        Ok(proxy)
+    }
+
+    /// Where callers reach it.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where operators reach it.
+    pub(super) fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Where probes reach it.
+    pub(super) fn health(&self) -> SocketAddr {
+        self.health
+    }
+
+    /// SIGKILL: no destructor, no flush.
+    pub(super) async fn kill(&mut self) -> Result<()> {
+        self.process.kill().await.context("cannot kill the proxy")
+    }
+
+    /// Starts it again, on the same register and ports.
+    pub(super) async fn restart(&mut self) -> Result<()> {
+        self.process = launch(&self.config, &self.log)?;
+        self.ready().await
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        let waiting = async {
+            loop {
+                if let Some(status) = self.process.try_wait()? {
+                    let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+                    bail!("the proxy ended at once ({status}):\n{log}");
+                }
+                let probe = Ask {
+                    method: http::Method::GET,
+                    path: "/readyz".to_owned(),
+                    headers: Vec::new(),
+                    content: String::new(),
+                };
+                if probe.send(self.health).await.is_ok_and(|saw| saw.status.is_success()) {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(READY, waiting).await.context("the proxy is not ready after 30 s")?
+    }
+}
+
+fn launch(config: &Path, log: &Path) -> Result<Child> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
+    Command::new(program)
+        .args(["serve", "--config"])
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start the proxy")
+}
+
+/// A port that is free now. Somebody else may take it; then the start says so.
+fn free_port() -> Result<SocketAddr> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+}

@@ -1,0 +1,170 @@
+//! What is wrong with a config file, all of it.
+//!
+//! What always holds: problems are listed in the order of the file; a message says what would be
+//! right; no message contains a secret.
+//!
+//! What it does not do: decide whether to start (`cli`).
+
+use std::cell::RefCell;
+use std::fmt;
+use std::path::Path;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// The file is refused.
+    Error,
+    /// The file is accepted; somebody should read this.
+    Warning,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where in the document: `upstreams.stripe.listen`; empty for the document itself.
+    pub path: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1, in characters.
+    pub column: usize,
+    /// What is wrong, and what would be right.
+    pub message: String,
+    /// How bad it is.
+    pub severity: Severity,
+}
+
+/// A line and a column, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+impl Place {
+    pub(super) const START: Self = Self { line: 1, column: 1 };
+}
+
+/// Collects problems while a file is read. Shared by everything that reads; a list, nothing else.
+#[derive(Debug, Default)]
+pub(super) struct Findings(RefCell<Vec<Problem>>);
+
+impl Findings {
+    pub(super) fn error(&self, path: &str, at: Place, message: impl Into<String>) {
+        self.push(path, at, message.into(), Severity::Error);
+    }
+
+    pub(super) fn warn(&self, path: &str, at: Place, message: impl Into<String>) {
+        self.push(path, at, message.into(), Severity::Warning);
+    }
+
+    fn push(&self, path: &str, at: Place, message: String, severity: Severity) {
+        self.0.borrow_mut().push(Problem {
+            path: path.to_owned(),
+            line: at.line,
+            column: at.column,
+            message,
+            severity,
+        });
+    }
+
+    /// All of them, in the order of the file; the same one only once.
+    pub(super) fn into_list(self) -> Vec<Problem> {
+        let mut list = self.0.into_inner();
+        list.sort_by_key(|problem| (problem.line, problem.column));
+        list.dedup();
+        list
+    }
+}
+
+/// Why a file was refused: every error, and the warnings between them. `Display` prints one a line,
+/// `file:line:column: path: message`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    file: String,
+    list: Vec<Problem>,
+}
+
+/// What somebody should read about an accepted file. Printed like [`Problems`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warnings {
+    file: String,
+    list: Vec<Problem>,
+}
+
+impl Problems {
+    pub(super) fn new(file: &str, list: Vec<Problem>) -> Self {
+        Self {
+            file: file.to_owned(),
+            list,
+        }
+    }
+
+    pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+        Self::new(
+            &path.display().to_string(),
+            vec![Problem {
+                path: String::new(),
+                line: 1,
+                column: 1,
+                message: format!("cannot be read: {error}"),
+                severity: Severity::Error,
+            }],
+        )
+    }
+
+    /// All of them, in the order of the file.
+    pub fn list(&self) -> &[Problem] {
+        &self.list
+    }
+}
+
+impl Warnings {
+    pub(super) fn new(file: &str, list: Vec<Problem>) -> Self {
+        Self {
+            file: file.to_owned(),
+            list,
+        }
+    }
+
+    /// All of them, in the order of the file.
+    pub fn list(&self) -> &[Problem] {
+        &self.list
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(&self.file, &self.list, f)
+    }
+}
+
+impl fmt::Display for Warnings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(&self.file, &self.list, f)
+    }
+}
+
+fn print(file: &str, list: &[Problem], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, problem) in list.iter().enumerate() {
+        if index > 0 {
+            writeln!(f)?;
+        }
+        write!(f, "{file}:{problem}")?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.line, self.column)?;
+        if self.severity == Severity::Warning {
+            f.write_str("warning: ")?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}

@@ -1,0 +1,309 @@
+//! The typed config: what the rest of the house reads.
+//!
+//! What always holds: every value is usable as it is. Defaults are filled in, profiles are applied,
+//! the rules of `check` hold; nothing here needs to be looked at twice.
+//!
+//! What it does not do: remember where in the file a value stood.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, Method, Uri};
+
+use super::secret::Secret;
+use crate::expression::{
+    Member, Missing, PathParams, PathTemplate, RequestFacts, RequestPath, Template, WhyMissing,
+};
+use crate::protocol::ids::{Tenant, TokenSource, UpstreamId};
+use crate::protocol::operation::IdentityOrigin;
+use crate::protocol::policy::{AnswerTable, Capability, KeyPolicy, KeyValue, Policy, Timeouts};
+
+/// A whole config.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Namespace in the register.
+    pub tenant: Tenant,
+    /// The embedded register.
+    pub register: Register,
+    /// The operators' listener; `None`: there is none.
+    pub admin: Option<Admin>,
+    /// Where `/livez`, `/readyz` and `/metrics` are; `None`: nowhere.
+    pub health: Option<SocketAddr>,
+    /// In the order of the file; ids, names and addresses are distinct.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// Limits of the whole process.
+    pub limits: Limits,
+    /// How long an answer is held back for its record to commit.
+    pub record_timeout: Duration,
+    /// How long a stop waits for what is in flight.
+    pub drain: Duration,
+    /// SHA-256 of the file, in hex: tells two configs apart, says nothing of secrets that came from
+    /// elsewhere.
+    pub digest: String,
+}
+
+/// The embedded register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// Its directory.
+    pub path: PathBuf,
+    /// Is it fine to lose it at a reboot? Then tmpfs and overlay file systems are accepted.
+    pub ephemeral: bool,
+}
+
+/// The operators' listener.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Loopback, unless there are operators.
+    pub address: SocketAddr,
+    /// Name and bearer token of each.
+    pub operators: Vec<(String, Secret)>,
+}
+
+/// Limits of the whole process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// All buffered bodies together, in bytes.
+    pub buffered_bodies: usize,
+}
+
+/// One upstream and its listener.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// As in the file; for logs and metrics.
+    pub name: String,
+    /// Its durable identity.
+    pub id: UpstreamId,
+    /// Where callers reach it.
+    pub listen: SocketAddr,
+    /// Where it is: `http` or `https` with a host; neither path nor query.
+    pub url: Uri,
+    /// TLS beyond the platform's roots.
+    pub tls: TlsFiles,
+    /// What it can do about duplicates.
+    pub capability: Capability,
+    /// Where the key goes and how it is remembered; `None` where it honours none.
+    pub key: Option<KeyRule>,
+    /// In the order of the file; the first that matches counts.
+    pub effects: Vec<EffectRule>,
+    /// What becomes of unsafe requests that no effect matches.
+    pub unlisted: Unlisted,
+    /// Time limits of one attempt.
+    pub timeouts: Timeouts,
+    /// Is an answer proof although only the connection's end ends it?
+    pub accept_close_framed: bool,
+    /// Does every effect get a connection of its own? Always for opaque upstreams.
+    pub fresh_connections: bool,
+}
+
+/// Files for TLS towards an upstream, PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Roots to trust instead of the platform's.
+    pub ca: Option<PathBuf>,
+    /// Our certificate; present exactly when the key is.
+    pub client_cert: Option<PathBuf>,
+    /// Its key.
+    pub client_key: Option<PathBuf>,
+}
+
+/// The key towards the upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRule {
+    /// The header that carries it.
+    pub header: HeaderName,
+    /// Longest key that the upstream takes, in bytes.
+    pub longest: Option<usize>,
+    /// How it is made and remembered.
+    pub policy: KeyPolicy,
+}
+
+/// Requests that are treated alike.
+#[derive(Clone, Debug)]
+pub struct EffectRule {
+    /// `PUT /accounts/{account}`: as in the file; for logs and metrics.
+    pub name: String,
+    /// Which methods.
+    pub methods: Methods,
+    /// Which paths.
+    pub path: PathTemplate,
+    /// How they are treated.
+    pub action: Action,
+}
+
+/// A set of methods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Methods {
+    /// Every method that is not safe (RFC 9110, 9.2.1).
+    Unsafe,
+    /// These.
+    These(Vec<Method>),
+}
+
+/// How a request is treated.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Forwarded as it is.
+    Pass,
+    /// An effect.
+    Protect(Arc<Protect>),
+}
+
+/// How an effect is protected.
+#[derive(Clone, Debug)]
+pub struct Protect {
+    /// Its identity.
+    pub once: Identity,
+    /// Where callers put a key of their own: not passed on but by [`KeyRule`].
+    pub caller_key_header: HeaderName,
+    /// Its fence; `Some` exactly when the policy has one.
+    pub fence: Option<Fence>,
+    /// What an answer proves.
+    pub answers: AnswerTable,
+    /// The rules of admission and settling.
+    pub policy: Arc<Policy>,
+    /// How long a repeat waits for the operation in flight.
+    pub join: Duration,
+    /// Longest body of a request, in bytes.
+    pub body_limit: usize,
+    /// Longest body of an answer that is kept, in bytes.
+    pub answer_limit: usize,
+    /// Status of `outcome-uncertain`.
+    pub uncertain_status: u16,
+}
+
+/// Where an operation's identity comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its text.
+    pub template: Template,
+    /// Is a request refused that lacks the one header the template consists of? All other missing
+    /// values refuse anyway.
+    pub required: bool,
+    /// Who named an operation whose id could be had.
+    pub origin: IdentityOrigin,
+}
+
+/// Where resource and token come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// Name of the resource.
+    pub resource: Template,
+    /// The token.
+    pub token: Member,
+    /// Who issues it.
+    pub source: TokenSource,
+    /// The header with the acquisition.
+    pub acquisition: HeaderName,
+    /// The header with the sequence.
+    pub sequence: HeaderName,
+}
+
+/// What becomes of unsafe requests that no effect matches.
+#[derive(Clone, Debug)]
+pub enum Unlisted {
+    /// Forwarded and counted.
+    Observe,
+    /// Forwarded.
+    Pass,
+    /// Refused.
+    Deny,
+    /// An effect, named by the caller's own key.
+    Protect(Arc<Protect>),
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug)]
+pub enum Route<'a> {
+    /// Forwarded as it is.
+    Pass,
+    /// Forwarded and counted as unprotected.
+    Observe,
+    /// Refused.
+    Deny,
+    /// An effect.
+    Protect {
+        /// Name for logs and metrics: the effect's, or `unlisted`.
+        name: &'a str,
+        /// Its rules.
+        protect: &'a Arc<Protect>,
+        /// What its path captured.
+        params: PathParams,
+    },
+}
+
+impl Upstream {
+    /// What becomes of a request. Safe methods that no effect lists pass. A path that would be an
+    /// effect only for a server that takes `%2F` for a slash is denied.
+    pub fn route(&self, method: &Method, path: &RequestPath) -> Route<'_> {
+        let listed = self
+            .effects
+            .iter()
+            .filter(|effect| effect.methods.contain(method))
+            .find_map(|effect| Some((effect, effect.path.captures(path)?)));
+        match (listed, &self.unlisted) {
+            (Some((effect, params)), _) => match &effect.action {
+                Action::Pass => Route::Pass,
+                Action::Protect(protect) => Route::Protect {
+                    name: &effect.name,
+                    protect,
+                    params,
+                },
+            },
+            (None, _) if self.might_be_effect(method, path) => Route::Deny,
+            (None, _) if method.is_safe() => Route::Pass,
+            (None, Unlisted::Observe) => Route::Observe,
+            (None, Unlisted::Pass) => Route::Pass,
+            (None, Unlisted::Deny) => Route::Deny,
+            (None, Unlisted::Protect(protect)) => Route::Protect {
+                name: "unlisted",
+                protect,
+                params: PathParams::default(),
+            },
+        }
+    }
+
+    fn might_be_effect(&self, method: &Method, path: &RequestPath) -> bool {
+        self.effects
+            .iter()
+            .any(|effect| effect.methods.contain(method) && effect.path.might_match(path))
+    }
+
+    /// Does the upstream get the caller's own key?
+    pub fn sends_callers_key(&self) -> bool {
+        self.key
+            .as_ref()
+            .is_some_and(|key| key.policy.value == KeyValue::Caller)
+    }
+}
+
+impl Methods {
+    /// Is the method one of them?
+    pub fn contain(&self, method: &Method) -> bool {
+        match self {
+            Self::Unsafe => !method.is_safe(),
+            Self::These(these) => these.contains(method),
+        }
+    }
+}
+
+impl Identity {
+    /// The id that the request names. `Ok(None)`: it names none and need not; whoever asked makes a
+    /// fresh one.
+    pub fn read(&self, facts: &RequestFacts<'_>) -> Result<Option<String>, Missing> {
+        match self.template.render(facts) {
+            Ok(id) => Ok(Some(id)),
+            Err(missing) if self.may_lack(&missing) => Ok(None),
+            Err(missing) => Err(missing),
+        }
+    }
+
+    /// Only a header may be lacking, only wholly, and only where it is all there is.
+    fn may_lack(&self, missing: &Missing) -> bool {
+        !self.required
+            && missing.why == WhyMissing::Absent
+            && matches!(self.template.single_value(), Some(Member::Header(_)))
+    }
+}

@@ -1,0 +1,154 @@
+//! One upstream, ready to be sent to: its rules, its connections, and the bytes for it.
+//!
+//! What always holds: the first attempt and every resend are loaded here, in the same way, so that a
+//! resend carries the same bytes and the same key. An effect of an upstream that honours keys never
+//! leaves without one.
+//!
+//! What it does not do: send, or decide.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::config;
+use crate::protocol::command::Grant;
+use crate::protocol::ids::UpstreamId;
+use crate::protocol::outcome::{Answer, AnswerClass, StoredRequest};
+use crate::protocol::policy::AnswerTable;
+use crate::upstream::{EffectPool, Endpoint, Outbound, PassThrough, UnfitRequest};
+use crate::wire::keys;
+
+/// One upstream.
+pub struct Gateway {
+    /// Its rules.
+    pub config: Arc<config::Upstream>,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Connections for effects.
+    pub pool: EffectPool,
+    /// The way of everything else.
+    pub pass: PassThrough,
+}
+
+/// All upstreams of a config.
+#[derive(Default)]
+pub struct Gateways {
+    by_id: HashMap<UpstreamId, Arc<Gateway>>,
+}
+
+/// What is sent once an attempt is granted.
+pub struct Load {
+    outbound: Outbound,
+    key: Option<config::KeyRule>,
+    judge: Judge,
+}
+
+/// What an answer proves, by route.
+#[derive(Clone)]
+pub struct Judge {
+    rules: Rules,
+    conditional: bool,
+}
+
+#[derive(Clone)]
+enum Rules {
+    Of(Arc<config::Protect>),
+    Contract,
+}
+
+impl Gateways {
+    /// By durable id.
+    pub fn new(all: impl IntoIterator<Item = Arc<Gateway>>) -> Self {
+        let by_id = all
+            .into_iter()
+            .map(|gateway| (gateway.config.id.clone(), gateway))
+            .collect();
+        Self { by_id }
+    }
+
+    /// The upstream with this durable id, if the config still has it.
+    pub fn by_id(&self, id: &UpstreamId) -> Option<&Arc<Gateway>> {
+        self.by_id.get(id)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Gateway>> {
+        self.by_id.values()
+    }
+}
+
+impl Gateway {
+    /// Loads a caller's request. What cannot be sent is found out here, before an intent exists.
+    pub fn load(
+        &self,
+        request: &StoredRequest,
+        protect: &Arc<config::Protect>,
+    ) -> Result<Load, UnfitRequest> {
+        self.loaded(request, Rules::Of(Arc::clone(protect)))
+    }
+
+    /// Loads a stored request for a resend. Its answer is read by the rules of the route that matches
+    /// it now; where none does, by the contract's own table.
+    pub fn reload(&self, request: &StoredRequest) -> Result<Load, UnfitRequest> {
+        let rules = self.protect_of(request).map_or(Rules::Contract, Rules::Of);
+        self.loaded(request, rules)
+    }
+
+    fn loaded(&self, request: &StoredRequest, rules: Rules) -> Result<Load, UnfitRequest> {
+        let outbound = Outbound::new(&self.endpoint, request)?;
+        let judge = Judge {
+            rules,
+            conditional: self.is_conditional(request),
+        };
+        Ok(Load {
+            outbound,
+            key: self.config.key.clone(),
+            judge,
+        })
+    }
+
+    /// Does the request carry its condition to an upstream that checks it?
+    pub fn is_conditional(&self, request: &StoredRequest) -> bool {
+        let carried = |(name, _): &(bytes::Bytes, bytes::Bytes)| {
+            name.eq_ignore_ascii_case(b"if-match") || name.eq_ignore_ascii_case(b"if-none-match")
+        };
+        self.config.capability.conditional && request.fields.iter().any(carried)
+    }
+
+    fn protect_of(&self, request: &StoredRequest) -> Option<Arc<config::Protect>> {
+        let method = http::Method::from_bytes(&request.method).ok()?;
+        let target = http::uri::PathAndQuery::from_maybe_shared(request.target.clone()).ok()?;
+        let path = crate::expression::RequestPath::parse(target.path()).ok()?;
+        match self.config.route(&method, &path) {
+            config::Route::Protect { protect, .. } => Some(Arc::clone(protect)),
+            config::Route::Pass | config::Route::Observe | config::Route::Deny => None,
+        }
+    }
+}
+
+impl Load {
+    /// The bytes for this grant: the key is a pure function of identity and round.
+    pub fn outbound(&self, grant: &Grant) -> Result<Outbound, UnfitRequest> {
+        let Some(rule) = &self.key else {
+            return Ok(self.outbound.clone());
+        };
+        let key = keys::upstream_key(rule.policy.value, grant.origin, &grant.key, grant.round);
+        self.outbound
+            .clone()
+            .with_field(rule.header.as_str().as_bytes(), key.as_bytes())
+    }
+
+    /// What an answer proves.
+    pub fn judge(&self) -> Judge {
+        self.judge.clone()
+    }
+}
+
+impl Judge {
+    /// What the answer proves of the attempt that it answers.
+    pub fn class(&self, answer: &Answer) -> AnswerClass {
+        match &self.rules {
+            Rules::Of(protect) => protect.answers.class(answer.status, self.conditional),
+            Rules::Contract => AnswerTable::contract().class(answer.status, self.conditional),
+        }
+    }
+}

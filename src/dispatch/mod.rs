@@ -1,0 +1,14 @@
+//! One attempt, from its permit to its record, and whoever waits for it.
+//!
+//! What lives here: [`attempt`] sends on a permit, records what was seen and tells the waiters;
+//! [`gateway`] is one upstream ready to be sent to; [`waiters`] wakes those who joined; [`supervisor`] keeps the tasks.
+//!
+//! What always holds: once its intent is committed an attempt belongs to a tracked task that no
+//! caller can cancel; nobody is told an end before it is recorded.
+//!
+//! What it does not do: decide whether to send (`protocol`), or read a request (`wire`).
+
+pub mod attempt;
+pub mod gateway;
+pub mod supervisor;
+pub mod waiters;

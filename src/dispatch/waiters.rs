@@ -1,0 +1,258 @@
+//! Who waits for an operation in this process: a cache of waiters, never the truth.
+//!
+//! What always holds: a ticket taken before a question to the register misses no end that is
+//! published after that question was decided. Waiters are woken, not polled. An end is published
+//! only after its record has committed.
+//!
+//! What it does not do: know whether an operation is settled (the register does), or wake waiters of
+//! other processes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dashmap::DashMap;
+use tokio::sync::{Notify, SetOnce};
+
+use crate::protocol::ids::{AttemptId, Incarnation, OperationKey};
+use crate::protocol::operation::State;
+use crate::protocol::outcome::Evidence;
+
+/// What became of an operation, after the transaction that says so.
+#[derive(Debug)]
+pub struct Ended {
+    /// Whose end, incarnation included.
+    pub key: OperationKey,
+    /// The attempt that ended; `None` if somebody else settled it.
+    pub attempt: Option<AttemptId>,
+    /// What the record holds now.
+    pub state: State,
+    /// What the attempt showed, for those who joined it: a record does not keep the answer of an
+    /// attempt that had no effect.
+    pub evidence: Option<Evidence>,
+}
+
+/// Everybody who waits, by operation.
+#[derive(Clone, Default)]
+pub struct Waiters {
+    flights: Arc<DashMap<OperationKey, Flight>>,
+}
+
+struct Flight {
+    /// The end that comes next.
+    next: Arc<Page>,
+    /// Live tickets.
+    tickets: usize,
+    /// Tells the attempt that listens for a late answer to close.
+    close: Arc<Closing>,
+}
+
+/// One end, and where the one after it will be.
+#[derive(Default)]
+struct Page {
+    end: SetOnce<(Arc<Ended>, Arc<Page>)>,
+}
+
+/// A request to close an attempt that listens for a late answer.
+#[derive(Default)]
+pub struct Closing {
+    asked: AtomicUsize,
+    wake: Notify,
+}
+
+impl Closing {
+    /// Resolves once somebody asks.
+    pub async fn asked(&self) {
+        loop {
+            let woken = self.wake.notified();
+            if self.asked.load(Ordering::Acquire) > 0 {
+                return;
+            }
+            woken.await;
+        }
+    }
+
+    fn ask(&self) {
+        self.asked.fetch_add(1, Ordering::Release);
+        self.wake.notify_waiters();
+    }
+}
+
+/// A place among the waiters of one operation.
+pub struct Ticket {
+    key: OperationKey,
+    place: OperationKey,
+    page: Arc<Page>,
+    waiters: Waiters,
+}
+
+impl Waiters {
+    /// Takes a place. Everything published from now on will be seen.
+    ///
+    /// A caller asks before it knows the incarnation, so incarnations share a place: an [`Ended`]
+    /// says whose it is.
+    pub fn watch(&self, key: &OperationKey) -> Ticket {
+        let place = key.within(Incarnation::default());
+        let mut flight = self.flights.entry(place.clone()).or_insert_with(|| Flight {
+            next: Arc::default(),
+            tickets: 0,
+            close: Arc::default(),
+        });
+        flight.tickets = flight.tickets.saturating_add(1);
+        let page = Arc::clone(&flight.next);
+        drop(flight);
+        Ticket {
+            key: key.clone(),
+            place,
+            page,
+            waiters: self.clone(),
+        }
+    }
+
+    /// Publishes an end to everybody who waits. Only after its commit.
+    pub fn publish(&self, ended: Ended) {
+        let place = ended.key.within(Incarnation::default());
+        let Some(mut flight) = self.flights.get_mut(&place) else {
+            return;
+        };
+        let following: Arc<Page> = Arc::default();
+        let page = std::mem::replace(&mut flight.next, Arc::clone(&following));
+        drop(flight);
+        // Every page is taken out of its flight before it is set: nobody else can have set it.
+        let _ = page.end.set((Arc::new(ended), following));
+    }
+
+    /// Asks the attempt that listens for a late answer of this operation to close. It answers by
+    /// publishing its end.
+    pub fn ask_to_close(&self, key: &OperationKey) {
+        if let Some(flight) = self.flights.get(&key.within(Incarnation::default())) {
+            flight.close.ask();
+        }
+    }
+
+    /// How many operations somebody waits for or works on.
+    pub fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Does nobody wait?
+    pub fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    fn leave(&self, key: &OperationKey) {
+        if let Some(mut flight) = self.flights.get_mut(key) {
+            flight.tickets = flight.tickets.saturating_sub(1);
+        }
+        self.flights.remove_if(key, |_, flight| flight.tickets == 0);
+    }
+}
+
+impl Ticket {
+    /// The operation.
+    pub fn key(&self) -> &OperationKey {
+        &self.key
+    }
+
+    /// Waits for the next end. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Arc<Ended> {
+        let (ended, following) = self.page.end.wait().await.clone();
+        self.page = following;
+        ended
+    }
+
+    /// How an attempt of this operation is asked to close.
+    pub fn closing(&self) -> Arc<Closing> {
+        self.waiters
+            .flights
+            .get(&self.place)
+            .map(|flight| Arc::clone(&flight.close))
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.waiters.leave(&self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ids::{InstanceId, OperationId, Principal, Tenant, UpstreamId};
+    use crate::protocol::operation::WhyNot;
+    use crate::protocol::outcome::Unsent;
+
+    fn key(id: &str) -> OperationKey {
+        OperationKey {
+            tenant: Tenant::new("t"),
+            upstream: UpstreamId::new("u"),
+            principal: Principal::None,
+            id: OperationId::new(id),
+            incarnation: Incarnation(0),
+        }
+    }
+
+    fn ended(number: u64) -> Ended {
+        Ended {
+            key: key("a"),
+            attempt: Some(AttemptId {
+                instance: InstanceId(1),
+                number,
+            }),
+            state: State::NotApplied(WhyNot::NotSent(Unsent::ConnectionLost)),
+            evidence: None,
+        }
+    }
+
+    fn number(ended: &Ended) -> u64 {
+        ended.attempt.map(|attempt| attempt.number).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_ticket_sees_every_end_from_its_taking_in_order() {
+        let waiters = Waiters::default();
+        let mut early = waiters.watch(&key("a"));
+        waiters.publish(ended(1));
+        let mut late = waiters.watch(&key("a"));
+        waiters.publish(ended(2));
+        assert_eq!(number(&*early.next().await), 1);
+        assert_eq!(number(&*early.next().await), 2);
+        assert_eq!(number(&*late.next().await), 2);
+    }
+
+    #[tokio::test]
+    async fn a_thousand_waiters_are_woken_by_one_end() {
+        let waiters = Waiters::default();
+        let mut set = tokio::task::JoinSet::new();
+        for _ in 0..1_000 {
+            let mut ticket = waiters.watch(&key("a"));
+            set.spawn(async move { number(&*ticket.next().await) });
+        }
+        waiters.publish(ended(7));
+        while let Some(seen) = set.join_next().await {
+            assert_eq!(seen.unwrap(), 7);
+        }
+        assert!(waiters.is_empty(), "nobody is left behind");
+    }
+
+    #[tokio::test]
+    async fn leaving_early_affects_nobody_else() {
+        let waiters = Waiters::default();
+        let mut stays = waiters.watch(&key("a"));
+        drop(waiters.watch(&key("a")));
+        waiters.publish(ended(1));
+        assert_eq!(number(&*stays.next().await), 1);
+        drop(stays);
+        assert!(waiters.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_request_to_close_reaches_who_listens_before_or_after() {
+        let waiters = Waiters::default();
+        let ticket = waiters.watch(&key("a"));
+        let closing = ticket.closing();
+        waiters.ask_to_close(&key("a"));
+        closing.asked().await;
+    }
+}

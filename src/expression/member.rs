@@ -1,0 +1,226 @@
+//! One named part of a request: a header, a path or query parameter, a JSON or form field, the token.
+//!
+//! What always holds: a member has one text or none. Two headers, parameters, fields or JSON members
+//! of one name are not a value: which of them the upstream takes is its own affair.
+//!
+//! What it does not do: collect bodies, or judge tokens.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::{HeaderMap, HeaderName};
+
+use super::path::PathParams;
+use super::{json, pairs};
+use crate::protocol::ids::FencingToken;
+
+/// Longest value, in bytes. What names things is short; a register full of megabyte names is an
+/// attack or a mistake.
+const LONGEST_VALUE: usize = 1024;
+
+/// Stands in the text where the incarnation is named.
+const INCARNATION: &str = "*";
+
+/// What a value may be read from. Borrowed: made per request, thrown away.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFacts<'a> {
+    /// What the effect's path template captured, percent-decoded.
+    pub path: &'a PathParams,
+    /// The raw query, without `?`.
+    pub query: Option<&'a str>,
+    /// The caller's headers.
+    pub headers: &'a HeaderMap,
+    /// The whole body, as received.
+    pub body: &'a [u8],
+    /// The caller's token, if it presented a readable one.
+    pub token: Option<FencingToken>,
+    /// The operation's id, where it is known already.
+    pub operation: Option<&'a str>,
+}
+
+/// A named part of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// A parameter of the path template.
+    Path(String),
+    /// A query parameter.
+    Query(String),
+    /// A header.
+    Header(HeaderName),
+    /// A member of a JSON body.
+    Json(JsonPointer),
+    /// A field of an `application/x-www-form-urlencoded` body.
+    Form(String),
+    /// The fencing token, epoch included where there is one.
+    Token,
+    /// The operation's id.
+    OperationId,
+    /// The incarnation of the resource. It is not known before the register is asked: it is carried
+    /// beside the id, not in its text.
+    Incarnation,
+}
+
+/// A parsed RFC 6901 pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonPointer(Vec<String>);
+
+/// A value that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// What was looked for, in words of the config: `header idempotency-key`, `json /order/id`.
+    pub field: String,
+    /// Why there is no value.
+    pub why: WhyMissing,
+}
+
+/// Why there is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WhyMissing {
+    /// It is not there.
+    Absent,
+    /// It is there, and empty.
+    Empty,
+    /// It is there more than once.
+    Repeated,
+    /// It is longer than 1024 bytes.
+    TooLong,
+    /// It is not text.
+    NotText,
+    /// It is null, an object, an array, or a number that is not an integer of 64 bits.
+    NotScalar,
+    /// The body is not what the member needs (JSON, a form).
+    Unreadable,
+}
+
+impl Member {
+    /// Its one text, as it is.
+    pub fn read<'a>(&self, facts: &RequestFacts<'a>) -> Result<Cow<'a, str>, Missing> {
+        let text = self.look_up(facts).map_err(|why| self.missing(why))?;
+        if text.is_empty() {
+            return Err(self.missing(WhyMissing::Empty));
+        }
+        if text.len() > LONGEST_VALUE {
+            return Err(self.missing(WhyMissing::TooLong));
+        }
+        Ok(text)
+    }
+
+    fn look_up<'a>(&self, facts: &RequestFacts<'a>) -> Result<Cow<'a, str>, WhyMissing> {
+        match self {
+            Self::Path(name) => facts
+                .path
+                .value(name)
+                .map(Cow::Borrowed)
+                .ok_or(WhyMissing::Absent),
+            Self::Query(name) => pairs::value(facts.query.unwrap_or_default(), name),
+            Self::Header(name) => header(facts.headers, name),
+            Self::Json(pointer) => json::scalar(facts.body, &pointer.0).map(Cow::Owned),
+            Self::Form(name) => {
+                let form = std::str::from_utf8(facts.body).map_err(|_| WhyMissing::Unreadable)?;
+                pairs::value(form, name)
+            }
+            Self::Token => {
+                let token = facts.token.ok_or(WhyMissing::Absent)?;
+                Ok(Cow::Owned(token.to_string()))
+            }
+            Self::OperationId => facts.operation.map(Cow::Borrowed).ok_or(WhyMissing::Absent),
+            Self::Incarnation => Ok(Cow::Borrowed(INCARNATION)),
+        }
+    }
+
+    fn missing(&self, why: WhyMissing) -> Missing {
+        Missing {
+            field: self.to_string(),
+            why,
+        }
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Cow<'a, str>, WhyMissing> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().ok_or(WhyMissing::Absent)?;
+    if values.next().is_some() {
+        return Err(WhyMissing::Repeated);
+    }
+    let text = value.to_str().map_err(|_| WhyMissing::NotText)?;
+    Ok(Cow::Borrowed(text))
+}
+
+impl JsonPointer {
+    /// Reads `/order/id`. `None` if it does not start with `/` or holds a `~` that is no escape. The
+    /// empty pointer is the whole body.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self(Vec::new()));
+        }
+        let rest = text.strip_prefix('/')?;
+        rest.split('/')
+            .map(unescape)
+            .collect::<Option<_>>()
+            .map(Self)
+    }
+
+    pub(super) fn of(tokens: Vec<String>) -> Self {
+        Self(tokens)
+    }
+}
+
+/// RFC 6901: `~1` is `/`, `~0` is `~`.
+fn unescape(token: &str) -> Option<String> {
+    let mut parts = token.split('~');
+    let mut out = parts.next()?.to_owned();
+    for part in parts {
+        let (meant, rest) = match part.as_bytes().first()? {
+            b'0' => ('~', part.get(1..)?),
+            b'1' => ('/', part.get(1..)?),
+            _ => return None,
+        };
+        out.push(meant);
+        out.push_str(rest);
+    }
+    Some(out)
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.field, self.why)
+    }
+}
+
+impl fmt::Display for WhyMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absent => "is not there",
+            Self::Empty => "is empty",
+            Self::Repeated => "is there more than once",
+            Self::TooLong => "is longer than 1024 bytes",
+            Self::NotText => "is not text",
+            Self::NotScalar => "is not a string, an integer of 64 bits or a boolean",
+            Self::Unreadable => "is looked for in a body that cannot be read as such",
+        })
+    }
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(name) => write!(f, "path {name}"),
+            Self::Query(name) => write!(f, "query {name}"),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Json(pointer) => write!(f, "json {pointer}"),
+            Self::Form(name) => write!(f, "form {name}"),
+            Self::Token => f.write_str("token"),
+            Self::OperationId => f.write_str("operation id"),
+            Self::Incarnation => f.write_str("resource incarnation"),
+        }
+    }
+}
+
+impl fmt::Display for JsonPointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for token in &self.0 {
+            write!(f, "/{}", token.replace('~', "~0").replace('/', "~1"))?;
+        }
+        Ok(())
+    }
+}

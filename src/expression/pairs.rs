@@ -1,0 +1,56 @@
+//! `name=value&name=value`: queries and `application/x-www-form-urlencoded` bodies.
+//!
+//! What always holds: a name that stands twice has no value, also if both are equal; `+` is a space;
+//! names are compared decoded.
+//!
+//! What it does not do: give brackets or dots in names a meaning.
+
+use std::borrow::Cow;
+
+use super::escape::decode;
+use super::member::WhyMissing;
+
+/// The one value of a name.
+pub(super) fn value<'a>(pairs: &'a str, name: &str) -> Result<Cow<'a, str>, WhyMissing> {
+    let mut found = None;
+    for pair in pairs.split('&').filter(|pair| !pair.is_empty()) {
+        let (raw_name, raw_value) = pair.split_once('=').unwrap_or((pair, ""));
+        if text(raw_name).is_none_or(|read| read != name) {
+            continue;
+        }
+        if found.replace(raw_value).is_some() {
+            return Err(WhyMissing::Repeated);
+        }
+    }
+    let raw_value = found.ok_or(WhyMissing::Absent)?;
+    text(raw_value).ok_or(WhyMissing::NotText)
+}
+
+fn text(raw: &str) -> Option<Cow<'_, str>> {
+    if raw.contains('+') {
+        let spaced = raw.replace('+', " ");
+        return decode(&spaced).map(|text| Cow::Owned(text.into_owned()));
+    }
+    decode(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_or_none() {
+        let read = |pairs, name| value(pairs, name).map(Cow::into_owned);
+        assert_eq!(read("a=1&b=x%20y+z", "b"), Ok("x y z".to_owned()));
+        assert_eq!(
+            read("metadata%5Border%5D=7", "metadata[order]"),
+            Ok("7".to_owned())
+        );
+        assert_eq!(read("a", "a"), Ok(String::new()));
+        assert_eq!(read("a=1", "b"), Err(WhyMissing::Absent));
+        assert_eq!(read("a=1&a=1", "a"), Err(WhyMissing::Repeated));
+        // The same name in another spelling.
+        assert_eq!(read("a=1&%61=2", "a"), Err(WhyMissing::Repeated));
+        assert_eq!(read("a=%zz", "a"), Err(WhyMissing::NotText));
+    }
+}

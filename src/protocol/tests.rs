@@ -1,0 +1,463 @@
+//! The rules, shown: a table of every state × every event, and the sentences of contract §4 one by
+//! one. A tiny register in memory loads views and applies changes, so that each test reads as a story.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::command::*;
+use super::decide::decide;
+use super::fence::Fence;
+use super::ids::*;
+use super::lease::LeaseFacts;
+use super::operation::*;
+use super::outcome::*;
+use super::plan::{self, Step};
+use super::policy::*;
+use super::rejection::{Rejection, UnknownToken};
+use super::time::*;
+use super::view::{Living, Record as Found, TwinNote, Unsettled, View};
+
+const OWN: InstanceId = InstanceId(7);
+const RESOURCE: &str = "statement:account-42:2026-09-13";
+
+/// A register of one tenant, in memory.
+pub(super) struct World {
+    pub(super) fences: BTreeMap<ResourceKey, Fence>,
+    pub(super) operations: BTreeMap<OperationKey, Operation>,
+    pub(super) requests: BTreeMap<OperationKey, StoredRequest>,
+    twins: BTreeMap<OperationKey, TwinNote>,
+    pub(super) events: Vec<Event>,
+    pub(super) living: Living,
+    pub(super) lease: LeaseFacts,
+    pub(super) epoch: u64,
+    pub(super) now_ms: u64,
+    attempts: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            fences: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            twins: BTreeMap::new(),
+            events: Vec::new(),
+            living: Living::Only(OWN),
+            lease: LeaseFacts::unknown(),
+            epoch: 0,
+            now_ms: 1_000,
+            attempts: 0,
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment {
+            boot: BootId(1),
+            boottime: BootInstant(self.now_ms),
+            wall_ms: self.now_ms,
+        }
+    }
+
+    fn attempt(&mut self) -> AttemptId {
+        self.attempts += 1;
+        let instance = match &self.living {
+            Living::Only(own) => *own,
+            Living::Among(all) => all[0],
+        };
+        AttemptId {
+            instance,
+            number: self.attempts,
+        }
+    }
+
+    fn view(&self, command: &Command) -> View {
+        let (key, resource) = match command {
+            Command::Admit(admit) => {
+                let resource = admit.presented.as_ref().map(|p| p.resource.clone());
+                let incarnation = resource
+                    .as_ref()
+                    .and_then(|r| self.fences.get(r))
+                    .map_or(Incarnation(0), |f| f.incarnation);
+                let key = if admit.follows_incarnation {
+                    admit.key.within(incarnation)
+                } else {
+                    admit.key.clone()
+                };
+                (key, resource)
+            }
+            Command::Record(Record { key, .. })
+            | Command::Resend(Resend { key, .. })
+            | Command::Park(Park { key, .. })
+            | Command::Resolve(Resolve { key, .. }) => {
+                let resource = self.operations.get(key).and_then(|op| {
+                    let name = op.place.as_ref()?.resource.clone();
+                    Some(ResourceKey {
+                        tenant: key.tenant.clone(),
+                        name,
+                    })
+                });
+                (key.clone(), resource)
+            }
+        };
+        let twin = self.twins.get(&key);
+        let mut unsettled: Vec<(AdmissionNumber, Unsettled)> = self
+            .operations
+            .values()
+            .filter(|op| {
+                op.place.as_ref().map(|p| &p.resource) == resource.as_ref().map(|r| &r.name)
+            })
+            .filter_map(|op| Some((op.place.as_ref()?.number, Unsettled::of(op)?)))
+            .collect();
+        unsettled.sort_by_key(|(number, _)| *number);
+        View {
+            epoch: self.epoch,
+            living: self.living.clone(),
+            fence: resource.and_then(|r| self.fences.get(&r).cloned()),
+            first: twin.and_then(|note| self.operations.get(&note.first).cloned()),
+            record: self
+                .operations
+                .get(&key)
+                .map(|op| Found::Operation(Box::new(op.clone())))
+                .or_else(|| twin.map(|note| Found::Twin(note.clone()))),
+            unsettled: unsettled.into_iter().map(|(_, brief)| brief).collect(),
+            lease: self.lease.clone(),
+            request: self.requests.get(&key).cloned(),
+        }
+    }
+
+    fn apply(&mut self, command: &Command) -> Reply {
+        let decision = decide(&self.view(command), command);
+        let Changes {
+            fence,
+            operation,
+            twin,
+            request,
+            events,
+        } = decision.changes;
+        if let Some(fence) = fence {
+            self.fences.insert(fence.resource.clone(), fence);
+        }
+        if let Some(operation) = operation {
+            let key = operation.key.clone();
+            match request {
+                RequestChange::Untouched => {}
+                RequestChange::Keep(bytes) => {
+                    self.requests.insert(key.clone(), (*bytes).clone());
+                }
+                RequestChange::Drop => {
+                    self.requests.remove(&key);
+                }
+            }
+            self.twins.remove(&key);
+            self.operations.insert(key, *operation);
+        }
+        if let Some(note) = twin {
+            self.twins.insert(note.key.clone(), note);
+        }
+        self.events.extend(events);
+        decision.reply
+    }
+
+    fn admit(&mut self, ask: &Ask) -> Ruling {
+        self.admission(ask).ruling
+    }
+
+    fn admission(&mut self, ask: &Ask) -> Admission {
+        let attempt = self.attempt();
+        let command = ask.command(attempt, self.now());
+        match self.apply(&Command::Admit(Box::new(command))) {
+            Reply::Admission(admission) => admission,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn granted(&mut self, ask: &Ask) -> Grant {
+        match self.admit(ask) {
+            Ruling::Granted(grant) => grant,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    fn record(&mut self, grant: &Grant, evidence: Evidence) -> Recorded {
+        self.record_open(grant, evidence, false)
+    }
+
+    fn record_open(&mut self, grant: &Grant, evidence: Evidence, open: bool) -> Recorded {
+        let record = Record {
+            key: grant.key.clone(),
+            attempt: grant.attempt,
+            evidence,
+            open,
+            at: self.now(),
+        };
+        match self.apply(&Command::Record(record)) {
+            Reply::Recorded(recorded) => recorded,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn resend(&mut self, key: &OperationKey) -> ResendReply {
+        let resend = Resend {
+            key: key.clone(),
+            attempt: self.attempt(),
+            dispatch: Millis(5_000),
+            overdue_after: Millis(45_000),
+            at: self.now(),
+        };
+        match self.apply(&Command::Resend(resend)) {
+            Reply::Resend(reply) => reply,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn resolve(&mut self, key: &OperationKey, verdict: Resolution) -> Resolved {
+        let resolve = Resolve {
+            key: key.clone(),
+            verdict,
+            operator: "alice".to_owned(),
+            reason: "looked at the provider's ledger".to_owned(),
+            at: self.now(),
+        };
+        match self.apply(&Command::Resolve(resolve)) {
+            Reply::Resolved(resolved) => resolved,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn park(&mut self, key: &OperationKey) -> Option<State> {
+        let park = Park {
+            key: key.clone(),
+            why: Parked::NoStep,
+            at: self.now(),
+        };
+        match self.apply(&Command::Park(park)) {
+            Reply::Parked(state) => state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn state(&self, key: &OperationKey) -> &'static str {
+        self.operations
+            .get(key)
+            .map_or("(none)", |op| op.state.word())
+    }
+
+    fn fence(&self) -> &Fence {
+        self.fences.values().next().unwrap()
+    }
+
+    /// The process dies and another starts in its place.
+    fn restart(&mut self) {
+        self.living = Living::Only(InstanceId(8));
+    }
+}
+
+/// A request, said shortly.
+#[derive(Clone)]
+pub(super) struct Ask {
+    id: &'static str,
+    token: TokenField,
+    acquisition: Option<&'static str>,
+    sequence: Option<u64>,
+    source: &'static str,
+    payload: u8,
+    origin: IdentityOrigin,
+    follows_incarnation: bool,
+    fenced: bool,
+    conditional: bool,
+    reserved: bool,
+    policy: Policy,
+}
+
+fn token(text: &str) -> FencingToken {
+    FencingToken::parse(text).unwrap()
+}
+
+fn idempotent() -> SettlePolicy {
+    SettlePolicy {
+        capability: Capability {
+            idempotent: true,
+            ..Capability::default()
+        },
+        key: Some(KeyPolicy {
+            value: KeyValue::Derived,
+            lifetime: Some(Millis(86_400_000)),
+            remembers_refusals: false,
+        }),
+        resend: Some(ResendPolicy {
+            attempts: 3,
+            backoff_from: Millis(200),
+            backoff_to: Millis(30_000),
+        }),
+    }
+}
+
+fn opaque() -> SettlePolicy {
+    SettlePolicy {
+        capability: Capability::default(),
+        key: None,
+        resend: None,
+    }
+}
+
+impl Ask {
+    /// A fenced, strict effect of an idempotent upstream under an id of its own.
+    fn fenced(id: &'static str, with: &str) -> Self {
+        let mut ask = Self::plain(id);
+        ask.fenced = true;
+        ask.token = TokenField::Token(token(with));
+        ask.policy.fence = Some(FencePolicy {
+            token: TokenMode::Require,
+            per_generation: PerGeneration::Many,
+            require: Ownership::NotOlder,
+            if_older_unsettled: IfOlderUnsettled::Wait(Millis(10_000)),
+            if_twin: IfTwin::Refuse,
+            max_step: None,
+        });
+        ask
+    }
+
+    /// An unfenced effect that commutes.
+    fn plain(id: &'static str) -> Self {
+        Self {
+            id,
+            token: TokenField::Absent,
+            acquisition: None,
+            sequence: None,
+            source: "caller",
+            payload: 1,
+            origin: IdentityOrigin::Caller,
+            follows_incarnation: false,
+            fenced: false,
+            conditional: false,
+            reserved: true,
+            policy: Policy {
+                fence: None,
+                order: Order::Strict,
+                settle: idempotent(),
+                timeouts: Timeouts {
+                    dispatch: Millis(5_000),
+                    connect: Millis(5_000),
+                    response: Millis(30_000),
+                },
+                keep_request: true,
+            },
+        }
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
+        let mut other = self.clone();
+        change(&mut other);
+        other
+    }
+
+    fn fence_policy(&mut self) -> &mut FencePolicy {
+        self.policy.fence.as_mut().unwrap()
+    }
+
+    fn payload(&self, payload: u8) -> Self {
+        self.with(|ask| ask.payload = payload)
+    }
+
+    fn key(&self) -> OperationKey {
+        key(self.id)
+    }
+
+    fn command(&self, attempt: AttemptId, at: Moment) -> Admit {
+        Admit {
+            key: self.key(),
+            follows_incarnation: self.follows_incarnation,
+            origin: self.origin,
+            fingerprint: Fingerprint {
+                key: 1,
+                form: 1,
+                digest: [self.payload; 32],
+            },
+            presented: self.fenced.then(|| Presented {
+                resource: resource(),
+                token: self.token,
+                source: TokenSource::new(self.source),
+                acquisition: self.acquisition.map(AcquisitionId::new),
+                sequence: self.sequence.map(|n| Sequence::from_value(n).unwrap()),
+            }),
+            policy: Arc::new(self.policy.clone()),
+            request: Arc::new(StoredRequest {
+                method: Bytes::from_static(b"PUT"),
+                target: Bytes::from_static(b"/"),
+                fields: Vec::new(),
+                body: Bytes::from(vec![self.payload]),
+            }),
+            conditional: self.conditional,
+            attempt,
+            at,
+            reserved: self.reserved,
+        }
+    }
+}
+
+fn resource() -> ResourceKey {
+    ResourceKey {
+        tenant: Tenant::new("t"),
+        name: ResourceName::new(RESOURCE),
+    }
+}
+
+fn key(id: &str) -> OperationKey {
+    OperationKey {
+        tenant: Tenant::new("t"),
+        upstream: UpstreamId::new("u"),
+        principal: Principal::None,
+        id: OperationId::new(id),
+        incarnation: Incarnation(0),
+    }
+}
+
+fn answer(status: u16, class: AnswerClass) -> Evidence {
+    Evidence::Answered {
+        answer: Answer {
+            status,
+            fields: Vec::new(),
+            body: Some(Bytes::from_static(b"{}")),
+        },
+        class,
+    }
+}
+
+fn applied() -> Evidence {
+    answer(200, AnswerClass::Applied)
+}
+
+fn lost() -> Evidence {
+    Evidence::Interrupted {
+        phase: Phase::Waiting,
+        why: Interruption::Closed,
+    }
+}
+
+fn timed_out() -> Evidence {
+    Evidence::Interrupted {
+        phase: Phase::Waiting,
+        why: Interruption::Timeout,
+    }
+}
+
+fn not_sent() -> Evidence {
+    Evidence::NotSent(Unsent::ConnectionLost)
+}
+
+fn refused(ruling: Ruling) -> Rejection {
+    match ruling {
+        Ruling::Refused(rejection) => rejection,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn is_stale(ruling: &Ruling) -> bool {
+    matches!(ruling, Ruling::Refused(Rejection::StaleToken { .. }))
+}
+
+mod admission;
+mod life;
+mod table;

@@ -1,0 +1,296 @@
+//! The effect pipeline: reserve, admit, send, record, or wait for whoever does.
+//!
+//! What always holds: connecting comes before the durable write; whoever waits or joins gives its
+//! connection back first; after a wait everything is decided again from the start; a joiner gets the
+//! answer of the attempt that it joined, never an attempt of its own.
+//!
+//! What it does not do: read HTTP (`wire::identify`), write it (`reply`), or decide (`protocol`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::joining::{self, Join, Joined};
+use super::told::{Teller, Told};
+use crate::clock;
+use crate::config::Protect;
+use crate::dispatch::attempt::{Asked, Dispatcher, Report};
+use crate::dispatch::gateway::Gateway;
+use crate::dispatch::waiters::Ticket;
+use crate::protocol::command::{Admission, Admit, Ruling};
+use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::operation::State;
+use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::rejection::Rejection;
+use crate::protocol::time::Millis;
+use crate::protocol::view::Record;
+use crate::reconcile::Reconciler;
+use crate::store::StoreError;
+use crate::telemetry::metrics::{Answered, WaitedFor};
+use crate::upstream::{Reserved, UnfitRequest};
+use crate::wire::answer::Listener;
+use crate::wire::problem::Fault;
+
+/// How often a request whose connection died before its first byte is admitted again.
+const FRESH_TRIES: u32 = 2;
+
+/// What a request needs on its way.
+pub(super) struct Effect {
+    pub(super) dispatcher: Dispatcher,
+    pub(super) reconciler: Reconciler,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) protect: Arc<Protect>,
+    pub(super) teller: Teller,
+    /// The request, identified; `reserved`, `attempt` and `at` are set for each try.
+    pub(super) admit: Admit,
+}
+
+/// What of `would_refuse` was seen on the way.
+pub(super) type Observed = Option<Rejection>;
+
+impl Effect {
+    /// Carries the request out.
+    pub(super) async fn run(self) -> (Told, Observed) {
+        let mut observed = None;
+        let mut ticket = self.dispatcher.waiters.watch(&self.admit.key);
+        let mut patience = Patience::default();
+        loop {
+            let connection = match self.reserve(patience.must_reserve).await {
+                Ok(connection) => connection,
+                Err(fault) => return (self.teller.fault(&self.admit.key, &fault), observed),
+            };
+            let (admission, report) = match self.ask(connection).await {
+                Ok(asked) => asked,
+                Err(told) => return (told, observed),
+            };
+            observed = observed.or(admission.would_refuse);
+            let key = admission.key;
+            let told = match admission.ruling {
+                Ruling::Granted(_) => match self.after(&key, report, &mut ticket).await {
+                    After::Told(told) => Some(told),
+                    After::NothingSent(told) => patience.give_up_on_connections().then_some(told),
+                },
+                Ruling::ReserveFirst => {
+                    patience.must_reserve = true;
+                    None
+                }
+                Ruling::Replay { completion, stale } => {
+                    Some(self.teller.stored(&key, &completion, stale, Answered::Replayed))
+                }
+                Ruling::Join { key: joined, attempt, uncertain } => {
+                    if uncertain {
+                        self.reconciler.wake(&joined);
+                    }
+                    let asked = joining::Asked { own: key, joined, attempt, uncertain };
+                    self.join(&mut ticket, asked).await
+                }
+                Ruling::Wait { predecessor, at_most } => {
+                    self.wait_for(&key, predecessor, at_most, &mut patience).await
+                }
+                Ruling::Refused(rejection) => Some(self.teller.refused(&key, &rejection)),
+            };
+            if let Some(told) = told {
+                return (told, observed);
+            }
+        }
+    }
+
+    /// A connection for a request that will need one. What the register would answer from its
+    /// record needs none; a look that is wrong costs one more question, never an attempt.
+    async fn reserve(&self, must: bool) -> Result<Option<Reserved>, Fault> {
+        if !self.gateway.endpoint.fresh_connections()
+            && let Some(idle) = self.gateway.pool.idle()
+        {
+            return Ok(Some(idle));
+        }
+        if !must && self.is_answered_from_record().await {
+            return Ok(None);
+        }
+        let begun = clock::boottime();
+        let connection = self.gateway.pool.reserve().await.map_err(|unreachable| {
+            tracing::warn!(
+                upstream = %self.gateway.config.id,
+                error = %crate::telemetry::errors::chain(&unreachable),
+                "nothing was sent: the upstream cannot be reached"
+            );
+            Fault::UpstreamUnreachable
+        })?;
+        self.dispatcher
+            .metrics
+            .waited(WaitedFor::Connection, clock::boottime().since(begun));
+        Ok(Some(connection))
+    }
+
+    async fn is_answered_from_record(&self) -> bool {
+        let read = self.dispatcher.register.read();
+        match read.peek(&self.admit.key, self.incarnated_by()).await {
+            Ok(Some(Record::Operation(operation))) => {
+                !matches!(operation.state, State::NotApplied(_))
+            }
+            Ok(Some(Record::Twin(_))) => true,
+            Ok(None) => false,
+            // The register will say so itself, in the transaction; do not connect for it.
+            Err(_) => true,
+        }
+    }
+
+    fn incarnated_by(&self) -> Option<&ResourceKey> {
+        let presented = self
+            .admit
+            .presented
+            .as_ref()
+            .filter(|_| self.admit.follows_incarnation)?;
+        Some(&presented.resource)
+    }
+
+    async fn ask(&self, connection: Option<Reserved>) -> Result<(Admission, Option<Report>), Told> {
+        let key = &self.admit.key;
+        let load = match self.gateway.load(&self.admit.request, &self.protect) {
+            Ok(load) => load,
+            Err(unfit) => return Err(self.unfit(unfit)),
+        };
+        let admit = Admit {
+            reserved: connection.is_some(),
+            attempt: self.dispatcher.next_attempt(),
+            at: self.dispatcher.clock.now(),
+            ..self.admit.clone()
+        };
+        match self.dispatcher.ask(admit, connection, load).await {
+            Ok(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(report))),
+            // The connection, if any, goes back before anybody waits.
+            Ok(Ok(Asked::Ruled(admission, connection))) => {
+                drop(connection);
+                Ok((*admission, None))
+            }
+            Ok(Err(StoreError::CommitUnknown(_))) => Err(self.teller.uncertain(key)),
+            Ok(Err(error)) => {
+                tracing::error!(error = %error, "nothing was sent: the register cannot commit");
+                Err(self.teller.fault(key, &Fault::StoreUnavailable))
+            }
+            // The task died between commit and report.
+            Err(_) => Err(self.teller.uncertain(key)),
+        }
+    }
+
+    /// What the caller is told after its own attempt.
+    async fn after(&self, key: &OperationKey, report: Option<Report>, ticket: &mut Ticket) -> After {
+        let (attempt, state, evidence) = match report {
+            Some(Report::Recorded { attempt, state, evidence }) => (attempt, Some(state), evidence),
+            // The record did not commit in time: whatever the upstream said, it is not certain yet.
+            Some(Report::Unrecorded { attempt, evidence }) => (attempt, None, evidence),
+            None => return After::Told(self.teller.uncertain(key)),
+        };
+        let in_doubt = state.as_ref().is_some_and(State::is_unsettled);
+        if in_doubt {
+            // Settling begins now.
+            self.reconciler.wake(key);
+        }
+        let told = self.teller.ended(key, attempt, state.as_ref(), &evidence, Listener::Sender);
+        match evidence {
+            Evidence::NotSent(Unsent::ConnectionLost) if !in_doubt => After::NothingSent(told),
+            // The upstream's own ambiguous answer goes to the caller as it is.
+            Evidence::Answered { .. } => After::Told(told),
+            // A caller whose answer was lost waits for the settlement like a repeat would.
+            Evidence::NotSent(_) | Evidence::Interrupted { .. }
+                if in_doubt && self.admit.policy.settle.resend.is_some() =>
+            {
+                let (own, joined) = (key.clone(), key.clone());
+                let asked = joining::Asked { own, joined, attempt: None, uncertain: true };
+                After::Told(self.join(ticket, asked).await.unwrap_or(told))
+            }
+            Evidence::NotSent(_) | Evidence::Interrupted { .. } => After::Told(told),
+        }
+    }
+
+    /// `None`: decide again from the start.
+    async fn join(&self, ticket: &mut Ticket, asked: joining::Asked) -> Option<Told> {
+        let join = Join { dispatcher: &self.dispatcher, teller: &self.teller, asked };
+        match join.run(ticket, self.protect.join).await {
+            Joined::Told(told) => Some(told),
+            Joined::AskAgain => None,
+        }
+    }
+
+    /// Waits until the predecessor is settled or needs a person, then `None`: decide again from the
+    /// start. `Some` once the patience is over.
+    async fn wait_for(
+        &self,
+        own: &OperationKey,
+        predecessor: OperationKey,
+        at_most: Millis,
+        patience: &mut Patience,
+    ) -> Option<Told> {
+        let begun = clock::boottime();
+        let left = Millis(at_most.0.saturating_sub(patience.waited.0));
+        self.reconciler.wake(&predecessor);
+        let settled = self.settled(&predecessor);
+        let ended = timeout(Duration::from_millis(left.0), settled).await;
+        let waited = clock::boottime().since(begun);
+        patience.waited = patience.waited.plus(waited);
+        self.dispatcher.metrics.waited(WaitedFor::Predecessor, waited);
+        match ended {
+            Ok(()) => None,
+            Err(_elapsed) => {
+                let predecessor = Box::new(predecessor);
+                let rejection =
+                    Rejection::PredecessorUnsettled { predecessor, waiting_may_help: true };
+                Some(self.teller.refused(own, &rejection))
+            }
+        }
+    }
+
+    async fn settled(&self, predecessor: &OperationKey) {
+        let mut ticket = self.dispatcher.waiters.watch(predecessor);
+        // It may have ended between the decision and the ticket.
+        while self.is_in_doubt(predecessor).await {
+            let ended = ticket.next().await;
+            if ended.key == *predecessor && !ended.state.is_in_doubt() {
+                return;
+            }
+        }
+    }
+
+    async fn is_in_doubt(&self, key: &OperationKey) -> bool {
+        match self.dispatcher.register.read().peek(key, None).await {
+            Ok(Some(Record::Operation(operation))) => {
+                matches!(operation.state, State::Intended | State::Uncertain)
+            }
+            Ok(Some(Record::Twin(_)) | None) => false,
+            // Unreadable is not settled.
+            Err(_) => true,
+        }
+    }
+
+    fn unfit(&self, unfit: UnfitRequest) -> Told {
+        tracing::warn!(error = %unfit, "nothing was sent: the request does not fit HTTP/1.1");
+        let why = "it cannot be put into HTTP/1.1 for this upstream";
+        self.teller.fault(&self.admit.key, &Fault::NoRoute { why })
+    }
+}
+
+enum After {
+    Told(Told),
+    /// Nothing was sent, and a fresh connection may do better; else this is the answer.
+    NothingSent(Told),
+}
+
+/// What a request has used up on its way.
+#[derive(Default)]
+struct Patience {
+    /// Waiting for predecessors.
+    waited: Millis,
+    /// Connections that died before their first byte.
+    dead_connections: u32,
+    /// The record's answer is not enough: it needs a connection.
+    must_reserve: bool,
+}
+
+impl Patience {
+    /// Another connection died; is that one too many?
+    fn give_up_on_connections(&mut self) -> bool {
+        self.must_reserve = true;
+        self.dead_connections = self.dead_connections.saturating_add(1);
+        self.dead_connections > FRESH_TRIES
+    }
+}

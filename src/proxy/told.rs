@@ -1,0 +1,124 @@
+//! What a request for an effect is told, and how that counts.
+//!
+//! What always holds: every way a request can end passes through here, so that what callers see and
+//! what the metrics count cannot differ.
+//!
+//! What it does not do: word anything (`wire::answer`, `wire::problem`).
+
+use http::StatusCode;
+
+use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
+use crate::protocol::operation::{Completion, State};
+use crate::protocol::outcome::{Evidence, Verdict};
+use crate::protocol::rejection::Rejection;
+use crate::telemetry::metrics::{Answered, Metrics, RouteLabels};
+use crate::wire::answer::{self, Ended, Listener};
+use crate::wire::problem::{self, About, Fault, Row};
+use crate::wire::reply::Reply;
+
+/// How a request for an effect ended.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) reply: Reply,
+    pub(super) counted: Counted,
+}
+
+/// How it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// It was let in and answered.
+    Answered(Answered),
+    /// It was refused, or could not be served: the problem's name.
+    Rejected(&'static str),
+}
+
+/// Tells callers of one request.
+#[derive(Clone, Debug)]
+pub(super) struct Teller {
+    /// Its resource, if fenced.
+    pub(super) resource: Option<ResourceKey>,
+    /// The route's status for `outcome-uncertain`.
+    pub(super) uncertain_status: StatusCode,
+}
+
+impl Teller {
+    /// The rules said no; nothing was sent for this request.
+    pub(super) fn refused(&self, key: &OperationKey, rejection: &Rejection) -> Told {
+        let reply = problem::refused(rejection, self.about(key));
+        Told { reply, counted: Counted::Rejected(Row::of_rejection(rejection).name()) }
+    }
+
+    /// It could not be carried out.
+    pub(super) fn fault(&self, key: &OperationKey, fault: &Fault) -> Told {
+        let reply = problem::fault(fault, self.about(key));
+        Told { reply, counted: Counted::Rejected(Row::of_fault(fault).name()) }
+    }
+
+    /// Nobody knows, and settling goes on.
+    pub(super) fn uncertain(&self, key: &OperationKey) -> Told {
+        let status = self.uncertain_status;
+        let told = self.fault(key, &Fault::OutcomeUncertain { status });
+        Told { counted: Counted::Answered(Answered::Uncertain), ..told }
+    }
+
+    /// A stored outcome.
+    pub(super) fn stored(
+        &self,
+        key: &OperationKey,
+        completion: &Completion,
+        stale: bool,
+        answered: Answered,
+    ) -> Told {
+        let reply = answer::replay(key, completion, stale);
+        Told { reply, counted: Counted::Answered(answered) }
+    }
+
+    /// The end of an attempt. `state`: what the record holds; `None` if it could not be recorded.
+    pub(super) fn ended(
+        &self,
+        key: &OperationKey,
+        attempt: AttemptId,
+        state: Option<&State>,
+        evidence: &Evidence,
+        listener: Listener,
+    ) -> Told {
+        let ended = Ended {
+            key,
+            resource: self.resource.as_ref(),
+            attempt,
+            evidence,
+            state,
+            uncertain_status: self.uncertain_status,
+        };
+        let reply = answer::ended(&ended, listener);
+        let own = match state {
+            Some(State::Completed(completion)) => match completion.verdict {
+                Verdict::Applied => Answered::Applied,
+                Verdict::Refused => Answered::Refused,
+            },
+            Some(State::NotApplied(_)) => Answered::NotApplied,
+            Some(State::Intended | State::Uncertain | State::NeedsAttention(_)) | None => {
+                Answered::Uncertain
+            }
+        };
+        let answered = match listener {
+            Listener::Sender => own,
+            Listener::Joiner => Answered::Joined,
+        };
+        Told { reply, counted: Counted::Answered(answered) }
+    }
+
+    fn about<'a>(&'a self, key: &'a OperationKey) -> About<'a> {
+        About { operation: Some(key), resource: self.resource.as_ref() }
+    }
+}
+
+impl Counted {
+    /// Counts it.
+    pub(super) fn count(self, metrics: &Metrics, route: &RouteLabels) {
+        match self {
+            Self::Answered(answered) => metrics.operation_ended(route, answered),
+            Self::Rejected(reason) => metrics.rejected(route, reason),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The steps of settling one operation, taken one after the other until none is left.
+//!
+//! What always holds: after every step the operation is read and planned afresh; a step that could
+//! not be taken changes nothing.
+//!
+//! What it does not do: bound how long an upstream may be away. The key's lifetime does.
+
+use std::time::Duration;
+
+use super::Reconciler;
+use crate::dispatch::waiters::Ended;
+use crate::protocol::command::{Park, Resend};
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::lease::LeaseFacts;
+use crate::protocol::operation::{Operation, Parked, State};
+use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::plan::{self, Step};
+use crate::protocol::time::Millis;
+use crate::store::{Resent, StoreError};
+
+/// How long a listener may take to close and record its end.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Longest pause between two tries to reach an upstream that is away.
+const AWAY: Duration = Duration::from_secs(30);
+
+/// What a step left.
+enum After {
+    /// Plan again.
+    Again,
+    /// Nothing to do now.
+    Done,
+}
+
+impl Reconciler {
+    /// Takes steps until none is left.
+    pub(super) async fn settle(&self, key: &OperationKey) -> Result<(), StoreError> {
+        let mut away = Duration::from_millis(200);
+        loop {
+            if self.dispatcher.supervisor.is_draining() {
+                return Ok(());
+            }
+            let Some(stored) = self
+                .dispatcher
+                .register
+                .read()
+                .operation(key, false)
+                .await?
+            else {
+                return Ok(());
+            };
+            let after = match self.next_step(&stored.operation).await? {
+                Step::Nothing | Step::Await => After::Done,
+                Step::CloseThenPlan { after } => {
+                    self.pause(after).await;
+                    self.close_listener(key).await;
+                    After::Again
+                }
+                Step::Resend { after } => {
+                    self.pause(after).await;
+                    self.send_again(&stored.operation, &mut away).await?
+                }
+                Step::Park(why) => {
+                    self.park(&stored.operation, why).await?;
+                    After::Done
+                }
+            };
+            match after {
+                After::Again => {}
+                After::Done => return Ok(()),
+            }
+        }
+    }
+
+    async fn next_step(&self, operation: &Operation) -> Result<Step, StoreError> {
+        let fence = self.fence_of(operation).await?;
+        let lease = LeaseFacts::unknown();
+        let living = self.dispatcher.register.living();
+        let now = self.dispatcher.clock.now();
+        Ok(plan::plan(operation, fence.as_ref(), &lease, &living, &now))
+    }
+
+    async fn fence_of(&self, operation: &Operation) -> Result<Option<Fence>, StoreError> {
+        let Some(place) = &operation.place else {
+            return Ok(None);
+        };
+        let resource = ResourceKey {
+            tenant: operation.key.tenant.clone(),
+            name: place.resource.clone(),
+        };
+        let found = self.dispatcher.register.read().resource(&resource).await?;
+        Ok(found.map(|stored| stored.fence))
+    }
+
+    async fn pause(&self, length: Millis) {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(length.0)) => {}
+            () = self.dispatcher.supervisor.draining() => {}
+        }
+    }
+
+    /// The step closes the attempt first: late answers are read until then, and not after.
+    async fn close_listener(&self, key: &OperationKey) {
+        let mut ticket = self.dispatcher.waiters.watch(key);
+        self.dispatcher.waiters.ask_to_close(key);
+        // Whether or not it answered in time, the operation is read and planned afresh.
+        let _ended = tokio::time::timeout(CLOSING, ticket.next()).await;
+    }
+
+    async fn send_again(
+        &self,
+        operation: &Operation,
+        away: &mut Duration,
+    ) -> Result<After, StoreError> {
+        let key = &operation.key;
+        let Some(gateway) = self.gateways.by_id(&key.upstream) else {
+            tracing::error!(
+                operation = %key.id,
+                upstream = %key.upstream,
+                "an uncertain operation belongs to an upstream that the config no longer has"
+            );
+            return Ok(After::Done);
+        };
+        let connection = match gateway.pool.reserve().await {
+            Ok(connection) => connection,
+            Err(unreachable) => {
+                tracing::warn!(
+                    operation = %key.id,
+                    upstream = %key.upstream,
+                    error = %unreachable,
+                    "the upstream is away; settling waits"
+                );
+                self.pause(Millis(u64::try_from(away.as_millis()).unwrap_or(u64::MAX)))
+                    .await;
+                *away = (*away * 2).min(AWAY);
+                return Ok(After::Again);
+            }
+        };
+        let timeouts = gateway.config.timeouts;
+        let resend = Resend {
+            key: key.clone(),
+            attempt: self.dispatcher.next_attempt(),
+            dispatch: timeouts.dispatch,
+            overdue_after: timeouts.overdue_after(),
+            at: self.dispatcher.clock.now(),
+        };
+        match self.dispatcher.register.resend(resend).await? {
+            Resent::Granted(permit) => {
+                let loaded = permit
+                    .grant()
+                    .request
+                    .as_deref()
+                    .map(|bytes| gateway.reload(bytes));
+                let Some(Ok(load)) = loaded else {
+                    let receipt = permit.finish(Evidence::NotSent(Unsent::Unfit));
+                    self.dispatcher
+                        .register
+                        .record(&receipt, self.dispatcher.clock.now())
+                        .await?;
+                    self.park(operation, Parked::RequestNotKept).await?;
+                    return Ok(After::Done);
+                };
+                let told = self.dispatcher.send_again(permit, connection, load);
+                let ended = told.await;
+                self.note_settled(operation, ended.is_ok()).await;
+                Ok(After::Again)
+            }
+            Resent::NotNow | Resent::Settled(_) => Ok(After::Done),
+            // The fence says so; the next plan reads it and parks.
+            Resent::Forbidden(why) => {
+                self.park(operation, why).await?;
+                Ok(After::Done)
+            }
+        }
+    }
+
+    async fn note_settled(&self, before: &Operation, ended: bool) {
+        if !ended {
+            return;
+        }
+        let now = self
+            .dispatcher
+            .register
+            .read()
+            .operation(&before.key, false)
+            .await;
+        if let Ok(Some(stored)) = now
+            && !stored.operation.state.is_unsettled()
+        {
+            let took = self.dispatcher.clock.now().age_at_most(&before.first_seen);
+            self.dispatcher
+                .metrics
+                .settled_after(took.unwrap_or_default());
+            tracing::info!(
+                operation = %before.key.id,
+                upstream = %before.key.upstream,
+                state = stored.operation.state.word(),
+                "settled"
+            );
+        }
+    }
+
+    async fn park(&self, operation: &Operation, why: Parked) -> Result<(), StoreError> {
+        let key = operation.key.clone();
+        let park = Park {
+            key: key.clone(),
+            why,
+            at: self.dispatcher.clock.now(),
+        };
+        let state = self.dispatcher.register.park(park).await?;
+        if let Some(state @ State::NeedsAttention(_)) = state {
+            tracing::warn!(
+                operation = %key.id,
+                upstream = %key.upstream,
+                reason = why.reason(),
+                "an operation needs a person: `fencepost operations show`, then `resolve`"
+            );
+            self.dispatcher.waiters.publish(Ended {
+                key,
+                attempt: None,
+                state,
+                evidence: None,
+            });
+        }
+        Ok(())
+    }
+}

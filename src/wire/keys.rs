@@ -1,0 +1,295 @@
+//! Keys in both directions: the caller's, read; the upstream's, derived.
+//!
+//! What always holds: the derived key is a pure function of identity and round, of no stored secret:
+//! should the register be lost, the upstream's own memory of it still protects. Two identities never
+//! run together into one key. A caller's key is 1 to 255 visible ASCII characters, and `abc` and
+//! `"abc"` are one key.
+//!
+//! What it does not do: decide the round (`protocol`), or which header carries a key (`config`).
+
+use std::fmt;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ring::digest;
+
+use super::canonical::length;
+use crate::protocol::ids::{OperationKey, Principal, Round};
+use crate::protocol::operation::IdentityOrigin;
+use crate::protocol::policy::KeyValue;
+
+/// The longest key of a caller, in characters.
+pub const LONGEST_KEY: usize = 255;
+
+/// The key to send upstream. With `value: caller` it is the caller's own, for as long as he named
+/// one; else it is derived.
+pub fn upstream_key(
+    value: KeyValue,
+    origin: IdentityOrigin,
+    key: &OperationKey,
+    round: Round,
+) -> String {
+    match (value, origin) {
+        (KeyValue::Caller, IdentityOrigin::Caller) => key.id.as_str().to_owned(),
+        (KeyValue::Caller, IdentityOrigin::Derived | IdentityOrigin::Fresh)
+        | (KeyValue::Derived, _) => derived_key(key, round),
+    }
+}
+
+/// 36 characters in the form of a UUID (version 8, RFC 9562: vendor-specific), which fits every
+/// upstream known to us.
+pub fn derived_key(key: &OperationKey, round: Round) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    let mut part = |bytes: &[u8]| {
+        context.update(&length(bytes));
+        context.update(bytes);
+    };
+    part(b"fencepost upstream key v1");
+    part(key.tenant.as_str().as_bytes());
+    part(key.upstream.as_str().as_bytes());
+    match &key.principal {
+        Principal::None => part(b""),
+        Principal::Hashed(hash) => part(hash),
+    }
+    part(key.id.as_str().as_bytes());
+    part(&key.incarnation.0.to_be_bytes());
+    part(&round.0.to_be_bytes());
+    let digest = context.finish();
+    Uuid8(digest.as_ref().first_chunk().copied().unwrap_or_default()).to_string()
+}
+
+struct Uuid8([u8; 16]);
+
+impl fmt::Display for Uuid8 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            match index {
+                4 | 6 | 8 | 10 => f.write_str("-")?,
+                _ => {}
+            }
+            let byte = match index {
+                6 => 0x80 | (byte & 0x0F),
+                8 => 0x80 | (byte & 0x3F),
+                _ => *byte,
+            };
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A caller's key cannot be read: too long, empty, doubled, bytes outside visible ASCII, or a quoted
+/// string that does not end. Which of them is not said: the key itself must not reach a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the idempotency key is not 1 to 255 visible ASCII characters, once")]
+pub struct MalformedKey;
+
+/// The caller's key; `None` if there is none.
+pub fn caller_key(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, MalformedKey> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => read_key(value).map(Some),
+        (Some(_), Some(_)) => Err(MalformedKey),
+    }
+}
+
+fn read_key(value: &HeaderValue) -> Result<String, MalformedKey> {
+    let bytes = value.as_bytes();
+    // Length before content: nobody scans a megabyte to refuse it. Quoted, each character may be
+    // escaped.
+    if bytes.len() > 2 * LONGEST_KEY + 2 {
+        return Err(MalformedKey);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| MalformedKey)?;
+    let key = match text.strip_prefix('"') {
+        Some(quoted) => unquoted(quoted).ok_or(MalformedKey)?,
+        None => text.to_owned(),
+    };
+    let readable =
+        (1..=LONGEST_KEY).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+    readable.then_some(key).ok_or(MalformedKey)
+}
+
+/// The rest of an sf-string (RFC 9651, 3.3.3) after its opening quote; without parameters.
+fn unquoted(rest: &str) -> Option<String> {
+    let mut key = String::with_capacity(rest.len());
+    let mut characters = rest.chars();
+    loop {
+        match characters.next()? {
+            '"' => break,
+            '\\' => match characters.next()? {
+                escaped @ ('"' | '\\') => key.push(escaped),
+                _ => return None,
+            },
+            plain => key.push(plain),
+        }
+    }
+    characters.next().is_none().then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ids::{Incarnation, OperationId, Tenant, UpstreamId};
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    const NAME: HeaderName = HeaderName::from_static("idempotency-key");
+
+    fn read(bytes: &[u8]) -> Result<Option<String>, MalformedKey> {
+        let mut headers = HeaderMap::new();
+        let Ok(value) = HeaderValue::from_bytes(bytes) else {
+            // The HTTP reader in front of us refuses such a field altogether.
+            return Err(MalformedKey);
+        };
+        headers.append(NAME, value);
+        caller_key(&headers, &NAME)
+    }
+
+    fn key(tenant: &str, upstream: &str, id: &str) -> OperationKey {
+        OperationKey {
+            tenant: Tenant::new(tenant),
+            upstream: UpstreamId::new(upstream),
+            principal: Principal::None,
+            id: OperationId::new(id),
+            incarnation: Incarnation(0),
+        }
+    }
+
+    /// B22.
+    #[test]
+    fn lengths_and_bytes_of_a_callers_key() {
+        for length in [1, 2, 254, 255] {
+            let text = "k".repeat(length);
+            assert_eq!(read(text.as_bytes()), Ok(Some(text.clone())));
+            assert_eq!(read(format!("\"{text}\"").as_bytes()), Ok(Some(text)));
+        }
+        for length in [0, 256, 257, 512, 65_536] {
+            let text = "k".repeat(length);
+            assert_eq!(read(text.as_bytes()), Err(MalformedKey), "{length}");
+            assert_eq!(read(format!("\"{text}\"").as_bytes()), Err(MalformedKey));
+        }
+        for bytes in [
+            &b"a\x00b"[..],
+            b"a\x0Ab",
+            b"a\x7Fb",
+            b"a\xFFb",
+            b"a\x1B[31mb",
+            b"a b",
+            b"a\tb",
+            "schlüssel".as_bytes(),
+        ] {
+            assert_eq!(read(bytes), Err(MalformedKey), "{bytes:?}");
+        }
+        // Path-like, but harmless: it is never used as a path unescaped.
+        assert_eq!(read(b"../../x"), Ok(Some("../../x".to_owned())));
+    }
+
+    #[test]
+    fn quoted_and_bare_are_one_key() {
+        assert_eq!(read(b"\"abc\""), read(b"abc"));
+        assert_eq!(read(br#""a\"b\\c""#), Ok(Some(r#"a"b\c"#.to_owned())));
+        assert_eq!(read(br#"a"b\c"#), read(br#""a\"b\\c""#));
+        for bytes in [
+            &b"\"abc"[..],
+            b"\"",
+            b"\"\"",
+            br#""abc\""#,
+            br#""a\bc""#,
+            b"\"abc\";p=1",
+            b"\"abc\" ",
+            b"\"a\" \"b\"",
+            b"\"a b\"",
+        ] {
+            assert_eq!(read(bytes), Err(MalformedKey), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn two_field_lines_are_no_key_even_if_equal() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(caller_key(&headers, &NAME), Ok(None));
+        headers.append(NAME, HeaderValue::from_static("abc"));
+        headers.append(NAME, HeaderValue::from_static("abc"));
+        assert_eq!(caller_key(&headers, &NAME), Err(MalformedKey));
+    }
+
+    #[test]
+    fn a_derived_key_is_a_uuid_and_never_changes_between_versions() {
+        // Upstreams remember this one. If the test fails, the derivation is broken, not the test.
+        let text = derived_key(&key("payments", "stripe", "order-1"), Round(0));
+        assert_eq!(text, "9f0f522f-5a9c-8825-a069-098853a88d80");
+        let bytes = text.as_bytes();
+        assert_eq!(bytes.len(), 36);
+        assert_eq!(bytes[14], b'8', "version");
+        assert!(matches!(bytes[19], b'8' | b'9' | b'a' | b'b'), "variant");
+        for (index, byte) in bytes.iter().enumerate() {
+            let expected = matches!(index, 8 | 13 | 18 | 23);
+            assert_eq!(*byte == b'-', expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_part_of_the_identity_and_the_round_make_another_key() {
+        let base = key("t", "u", "i");
+        let keys: Vec<String> = vec![
+            derived_key(&base, Round(0)),
+            derived_key(&base, Round(1)),
+            derived_key(&base.within(Incarnation(1)), Round(0)),
+            derived_key(&key("x", "u", "i"), Round(0)),
+            derived_key(&key("t", "x", "i"), Round(0)),
+            derived_key(&key("t", "u", "x"), Round(0)),
+            derived_key(&key("tu", "", "i"), Round(0)),
+            derived_key(&key("t", "ui", ""), Round(0)),
+            derived_key(
+                &OperationKey {
+                    principal: Principal::Hashed([0; 16]),
+                    ..base.clone()
+                },
+                Round(0),
+            ),
+        ];
+        let distinct: HashSet<&String> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+    }
+
+    #[test]
+    fn the_callers_own_key_goes_upstream_only_where_he_named_one() {
+        let named = key("t", "u", "abc");
+        let sent = |value, origin| upstream_key(value, origin, &named, Round(0));
+        let derived = derived_key(&named, Round(0));
+        assert_eq!(sent(KeyValue::Caller, IdentityOrigin::Caller), "abc");
+        assert_eq!(sent(KeyValue::Caller, IdentityOrigin::Fresh), derived);
+        assert_eq!(sent(KeyValue::Derived, IdentityOrigin::Caller), derived);
+    }
+
+    proptest! {
+        #[test]
+        fn every_visible_key_reads_back_quoted_and_bare(key in "[!-~]{1,255}") {
+            let quoted = format!("\"{}\"", key.replace('\\', "\\\\").replace('"', "\\\""));
+            prop_assert_eq!(read(quoted.as_bytes()), Ok(Some(key.clone())));
+            if !key.starts_with('"') {
+                prop_assert_eq!(read(key.as_bytes()), Ok(Some(key)));
+            }
+        }
+
+        #[test]
+        fn what_is_read_is_always_visible_and_bounded(
+            bytes in prop::collection::vec(any::<u8>(), 0..600)
+        ) {
+            if let Ok(Some(key)) = read(&bytes) {
+                prop_assert!((1..=LONGEST_KEY).contains(&key.len()));
+                prop_assert!(key.bytes().all(|byte| byte.is_ascii_graphic()));
+            }
+        }
+
+        #[test]
+        fn different_identities_have_different_keys(
+            one in ("[ab]{0,3}", "[ab]{0,3}", "[ab]{0,3}", 0_u32..2),
+            other in ("[ab]{0,3}", "[ab]{0,3}", "[ab]{0,3}", 0_u32..2),
+        ) {
+            let derive = |(t, u, i, r): &(String, String, String, u32)| derived_key(&key(t, u, i), Round(*r));
+            prop_assert_eq!(derive(&one) == derive(&other), one == other);
+        }
+    }
+}

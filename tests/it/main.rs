@@ -1,0 +1,21 @@
+//! Integration tests: real sockets, real processes, a scripted upstream that counts effects.
+//!
+//! What always holds: a test waits for conditions and never sleeps for luck; what it starts is ended
+//! by the value that started it, by its own id, also when the test fails; ports and folders belong
+//! to one test alone.
+//!
+//! What lives elsewhere: tests of one room's insides stand beside its code.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    unreachable_pub,
+    reason = "in a test a panic is the report; tests bound their waiting by the clock themselves; and nobody imports from here"
+)]
+
+mod architecture;
+mod stripe;
+mod support;
+mod workers;

@@ -1,0 +1,191 @@
+//! The real binary as a process of its own: started, asked, killed, started again.
+//!
+//! What always holds: only the process that this value started is ever signalled, by its own id; it
+//! is gone when the value is dropped; when a test fails, its log is shown.
+
+use std::fs::{File, OpenOptions};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::call::{Answer, Call};
+use super::gate::{eventually, until};
+use super::setup::{OPERATOR, Setup};
+
+/// A proxy that serves.
+pub struct Proxy {
+    setup: Setup,
+    child: Child,
+}
+
+impl Proxy {
+    /// Starts one and waits until it is ready.
+    pub fn start(setup: Setup) -> Self {
+        Self::armed(setup, None)
+    }
+
+    /// The same, to die at a failpoint (`name` or `name:n`); needs the cargo feature.
+    pub fn dying_at(setup: Setup, failpoint: &str) -> Self {
+        Self::armed(setup, Some(failpoint))
+    }
+
+    fn armed(setup: Setup, failpoint: Option<&str>) -> Self {
+        let child = spawn(&setup, failpoint);
+        let mut proxy = Self { setup, child };
+        proxy.until_ready();
+        proxy
+    }
+
+    /// Kill -9, now.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to end in order (SIGTERM) and waits until it has.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.ended()
+    }
+
+    /// Freezes every thread of it, until `thaw`.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Waits until it has ended by itself, at its failpoint for example.
+    pub fn ended(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        eventually("the proxy ends", || child.try_wait().unwrap())
+    }
+
+    /// Starts it again on the same register, config and ports.
+    pub fn start_again(&mut self) {
+        self.start_again_dying_at(None);
+    }
+
+    /// The same with another failpoint.
+    pub fn start_again_dying_at(&mut self, failpoint: Option<&str>) {
+        assert!(self.child.try_wait().unwrap().is_some(), "still running");
+        self.child = spawn(&self.setup, failpoint);
+        self.until_ready();
+    }
+
+    /// Where workers send to.
+    pub fn address(&self) -> SocketAddr {
+        self.setup.listener
+    }
+
+    pub fn post(&self, path: &str) -> Call {
+        self.call("POST", path)
+    }
+
+    pub fn put(&self, path: &str) -> Call {
+        self.call("PUT", path)
+    }
+
+    pub fn call(&self, method: &str, path: &str) -> Call {
+        Call::new(self.address(), method, path)
+    }
+
+    /// An operator's request.
+    pub fn admin(&self, method: &str, path: &str) -> Call {
+        Call::new(self.setup.admin, method, path)
+            .field("Authorization", &format!("Bearer {}", OPERATOR.1))
+    }
+
+    /// What an operator reads; panics unless it is 200.
+    pub fn read(&self, path: &str) -> Value {
+        let answer = self.admin("GET", path).send();
+        assert_eq!(answer.status, 200, "GET {path}: {}", answer.text());
+        answer.json()
+    }
+
+    /// An endpoint of the health listener.
+    pub fn health(&self, path: &str) -> Answer {
+        Call::new(self.setup.health, "GET", path).send()
+    }
+
+    /// The sum of all series of a metric; 0 while there is none.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.health("/metrics").text();
+        text.lines()
+            .filter(|line| {
+                line.strip_prefix(name)
+                    .is_some_and(|rest| rest.starts_with(['{', ' ']))
+            })
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+
+    /// Runs an operator command against this proxy, found through its config.
+    pub fn command(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_fencepost"))
+            .args(arguments)
+            .arg("--config")
+            .arg(self.setup.config())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// Everything it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.setup.log()).unwrap_or_default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+    }
+
+    fn until_ready(&mut self) {
+        let Self { setup, child } = self;
+        until("the proxy is ready", || {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the proxy ended at its start: {status}");
+            }
+            TcpStream::connect(setup.health).is_ok()
+                && Call::new(setup.health, "GET", "/readyz")
+                    .attempt()
+                    .is_ok_and(|answer| answer.status == 200)
+        });
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of the proxy ---\n{}", self.log());
+        }
+    }
+}
+
+fn spawn(setup: &Setup, failpoint: Option<&str>) -> Child {
+    let log: File = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(setup.log())
+        .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    command
+        .args(["serve", "--config"])
+        .arg(setup.config())
+        .env_remove("FENCEPOST_FAILPOINT")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    if let Some(name) = failpoint {
+        command.env("FENCEPOST_FAILPOINT", name);
+    }
+    command.spawn().unwrap()
+}

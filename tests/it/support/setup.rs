@@ -1,0 +1,115 @@
+//! How a proxy under test is set up: one upstream, everything else on ports of its own.
+//!
+//! What always holds: the config is written once and stays the same over restarts, as do the ports
+//! and the register; only a failpoint may differ from one start to the next.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::ports;
+
+/// The operator's name and token in every config made here.
+pub const OPERATOR: (&str, &str) = ("carol", "carols-token-for-tests-0123456789");
+
+/// A place for a proxy to run in.
+pub struct Setup {
+    folder: TempDir,
+    pub listener: SocketAddr,
+    pub admin: SocketAddr,
+    pub health: SocketAddr,
+}
+
+impl Setup {
+    /// `route`: the YAML of one upstream below `url`, without indent.
+    pub fn new(upstream: SocketAddr, route: &str) -> Self {
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let setup = Self {
+            folder: ports::folder(),
+            listener: at(ports::free()),
+            admin: at(ports::free()),
+            health: at(ports::free()),
+        };
+        std::fs::write(setup.path("operator"), OPERATOR.1).unwrap();
+        std::fs::write(setup.config(), setup.yaml(upstream, route)).unwrap();
+        setup
+    }
+
+    /// Payments (once ever, by the caller's key) and statements (fenced, once per generation) at an
+    /// upstream that honours keys.
+    pub fn payments(upstream: SocketAddr) -> Self {
+        Self::new(
+            upstream,
+            &format!("capability: [idempotent]\n{KEY}{ROUTES}"),
+        )
+    }
+
+    /// The same routes at an upstream that can neither deduplicate nor be asked.
+    pub fn opaque(upstream: SocketAddr) -> Self {
+        Self::new(upstream, &format!("capability: [opaque]\n{ROUTES}"))
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.path("fencepost.yaml")
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.path("log")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn yaml(&self, upstream: SocketAddr, route: &str) -> String {
+        let Self {
+            listener,
+            admin,
+            health,
+            ..
+        } = self;
+        let folder = self.folder().display();
+        let operator = OPERATOR.0;
+        let route = route.trim_end().replace('\n', "\n    ");
+        format!(
+            r#"version: 1
+register:
+  embedded: {{ path: {folder}/register }}
+admin:
+  address: {admin}
+  operators: {{ {operator}: "${{file:{folder}/operator}}" }}
+health: {{ address: {health} }}
+upstreams:
+  provider:
+    listen: {listener}
+    url: http://{upstream}
+    {route}
+"#
+        )
+    }
+}
+
+const KEY: &str = "key: { header: Idempotency-Key, lifetime: 24h, value: derived }\n";
+
+const ROUTES: &str = r#"timeouts: { connect: 2s, response: 10s, dispatch: 5s }
+effects:
+  - on: POST /payments
+    once: { header: Idempotency-Key }
+  - on: POST /orders
+    once: "order:{body.order}"
+  - on: PUT /statements/{date}
+    once: "publish:{path.date}:{token.generation}"
+    fence:
+      resource: "statement:{path.date}"
+      token: { header: Fencing-Token, mode: require }
+  - on: POST /accounts/{account}/payments
+    once: { header: Idempotency-Key }
+    fence:
+      resource: "account:{path.account}"
+      token: { header: Fencing-Token, mode: require }
+"#;

@@ -1,0 +1,241 @@
+//! A third party on a raw socket: keeps its own ledger of effects, and does what a script says.
+//!
+//! What always holds: an effect is counted only when its request has arrived whole; every byte and
+//! every head is kept; the ledger outlives the proxy. What it counts is what a story believes.
+//!
+//! What it does not do: judge the requests. It has no opinion on tokens.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+use super::http::{Head, Reader};
+use super::script::{Ending, Script, json_answer};
+
+/// Something that happened in the world and cannot be taken back.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    pub method: String,
+    pub path: String,
+    /// The idempotency key that it arrived with.
+    pub key: Option<String>,
+    pub head: Head,
+    pub body: String,
+}
+
+/// What the third party makes of a key that it has seen before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// The first answer once more, without another effect.
+    Honoured,
+    /// Another effect.
+    Ignored,
+}
+
+/// A running third party. GET and OPTIONS have no effect; every other request has one.
+pub struct Upstream {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+struct Shared {
+    keys: Keys,
+    stopping: AtomicBool,
+    log: Mutex<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    scripts: VecDeque<Script>,
+    connections: usize,
+    open: HashMap<usize, TcpStream>,
+    bytes: Vec<u8>,
+    heads: Vec<Head>,
+    effects: Vec<Effect>,
+    remembered: HashMap<String, Vec<u8>>,
+}
+
+impl Upstream {
+    /// Starts one on a port of its own.
+    pub fn start(keys: Keys) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            keys,
+            stopping: AtomicBool::new(false),
+            log: Mutex::default(),
+        });
+        let serving = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if serving.stopping.load(Ordering::SeqCst) {
+                    return;
+                }
+                let serving = Arc::clone(&serving);
+                thread::spawn(move || serving.connection(&stream));
+            }
+        });
+        Self { shared, address }
+    }
+
+    /// What befalls the next request that no earlier script is waiting for.
+    pub fn next(&self, script: Script) {
+        self.log().scripts.push_back(script);
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Everything that happened, in its order.
+    pub fn effects(&self) -> Vec<Effect> {
+        self.log().effects.clone()
+    }
+
+    /// How many effects there were on this path.
+    pub fn effects_on(&self, path: &str) -> usize {
+        let log = self.log();
+        log.effects.iter().filter(|it| it.path == path).count()
+    }
+
+    /// Every complete head that arrived, of whatever request.
+    pub fn heads(&self) -> Vec<Head> {
+        self.log().heads.clone()
+    }
+
+    /// How many connections were ever made.
+    pub fn connections(&self) -> usize {
+        self.log().connections
+    }
+
+    /// Every byte that ever arrived, on all connections, as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.log().bytes).into_owned()
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.shared.log()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        for stream in self.log().open.values() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        // Wakes the accept loop, which then sees that it is over.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap()
+    }
+
+    fn connection(&self, stream: &TcpStream) {
+        let number = {
+            let mut log = self.log();
+            log.connections += 1;
+            let number = log.connections;
+            log.open.insert(number, stream.try_clone().unwrap());
+            number
+        };
+        let ending = self.requests(stream).unwrap_or(Ending::Close);
+        // The other handle goes first: the one that is closed last is the one that resets.
+        self.log().open.remove(&number);
+        if ending == Ending::Reset {
+            let _ = socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO));
+        }
+    }
+
+    fn requests(&self, stream: &TcpStream) -> io::Result<Ending> {
+        let mut reader = Reader::new(stream, |piece: &[u8]| {
+            self.log().bytes.extend_from_slice(piece);
+        });
+        loop {
+            let script = loop {
+                if !reader.unread.is_empty() {
+                    break self.log().scripts.pop_front().unwrap_or_default();
+                }
+                // The length of the first piece is the sender's choice: look at one byte, so that
+                // a script can cut within it.
+                reader.read = 0;
+                reader.limit = Some(1);
+                if !reader.more()? {
+                    return Ok(Ending::Close);
+                }
+            };
+            reader.limit = script.cut_request_after;
+            let request = reader.head().and_then(|head| {
+                let head = head.ok_or(io::ErrorKind::UnexpectedEof)?;
+                self.log().heads.push(head.clone());
+                let body = reader.body(&head, false)?;
+                Ok((head, body))
+            });
+            let Ok((head, body)) = request else {
+                return Ok(script.ending);
+            };
+            let ending = self.serve(stream, &head, &body, script)?;
+            if ending != Ending::KeepAlive || head.closes() {
+                return Ok(ending);
+            }
+        }
+    }
+
+    fn serve(
+        &self,
+        mut stream: &TcpStream,
+        head: &Head,
+        body: &[u8],
+        script: Script,
+    ) -> io::Result<Ending> {
+        if script.before_effect.is_some_and(|gate| !gate.pass()) {
+            return Ok(Ending::Reset);
+        }
+        let mut answer = match script.answer {
+            Some(answer) => answer,
+            None => self.log().answer(self.keys, head, body),
+        };
+        if script.before_answer.is_some_and(|gate| !gate.pass()) {
+            return Ok(Ending::Reset);
+        }
+        if let Some(length) = script.cut_answer_after {
+            answer.truncate(length);
+        }
+        stream.write_all(&answer)?;
+        Ok(script.ending)
+    }
+}
+
+impl Log {
+    fn answer(&mut self, keys: Keys, head: &Head, body: &[u8]) -> Vec<u8> {
+        if matches!(head.word(0), "GET" | "OPTIONS") {
+            let count = self.effects.len();
+            return json_answer(200, &format!("{{\"effects\":{count}}}"));
+        }
+        let key = head.fields.first("idempotency-key").map(str::to_owned);
+        if let (Keys::Honoured, Some(known)) = (keys, &key)
+            && let Some(answer) = self.remembered.get(known)
+        {
+            return answer.clone();
+        }
+        self.effects.push(Effect {
+            method: head.word(0).to_owned(),
+            path: head.word(1).to_owned(),
+            key: key.clone(),
+            head: head.clone(),
+            body: String::from_utf8_lossy(body).into_owned(),
+        });
+        let number = self.effects.len();
+        let answer = json_answer(201, &format!("{{\"id\":\"effect-{number}\"}}"));
+        if let Some(key) = key {
+            self.remembered.insert(key, answer.clone());
+        }
+        answer
+    }
+}

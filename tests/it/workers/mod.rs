@@ -1,0 +1,99 @@
+//! Alice and Bob: workers as processes of their own, to be frozen as a real pause would freeze them.
+//!
+//! What always holds: a worker has made up its mind (read its token, prepared its request) before it
+//! says "ready"; it sends when told to, or as soon as it thaws; it neither retries nor looks again.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::gate::until;
+use crate::support::python::{Dialogue, python};
+
+/// A running worker.
+pub struct Worker {
+    dialogue: Dialogue,
+}
+
+/// What a worker saw.
+#[derive(Debug)]
+pub struct Seen {
+    pub status: u16,
+    pub body: String,
+}
+
+impl Worker {
+    /// Starts one that is going to send `body`, as JSON, under `token`.
+    pub fn ready(target: SocketAddr, request: &str, token: &str, body: &str) -> Self {
+        let mut command = python("it/workers/worker.py");
+        command.args([&target.to_string(), request, token, body]);
+        let mut dialogue = Dialogue::start(command);
+        assert_eq!(dialogue.line(), "ready");
+        Self { dialogue }
+    }
+
+    /// Freezes it (SIGSTOP); returns when the kernel has.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.dialogue.child.id());
+        until("the worker is stopped", || {
+            let text = std::fs::read_to_string(&stat).unwrap();
+            text.rsplit(") ").next().unwrap().starts_with('T')
+        });
+    }
+
+    /// Lets it go on where it was.
+    pub fn wake(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Tells it to send. A frozen worker does so when it wakes.
+    pub fn go(&mut self) {
+        self.dialogue.hears.write_all(b"go\n").unwrap();
+    }
+
+    /// What it got for an answer.
+    pub fn seen(&mut self) -> Seen {
+        let line: Value = serde_json::from_str(&self.dialogue.line()).unwrap();
+        Seen {
+            status: u16::try_from(line["status"].as_u64().unwrap()).unwrap(),
+            body: line["body"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.dialogue.child.id()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+    }
+}
+
+mod tests {
+    use super::Worker;
+    use crate::support::upstream::{Keys, Upstream};
+
+    #[test]
+    fn a_frozen_worker_sends_nothing_until_it_wakes() {
+        let upstream = Upstream::start(Keys::Ignored);
+        let mut alice = Worker::ready(upstream.address(), "PUT /statements/1", "107", "{}");
+        let mut bob = Worker::ready(upstream.address(), "PUT /statements/1", "108", "{}");
+        alice.pause();
+        alice.go();
+        bob.go();
+        assert_eq!(bob.seen().status, 201);
+        assert_eq!(upstream.effects().len(), 1, "Alice is frozen");
+        alice.wake();
+        let seen = alice.seen();
+        assert_eq!(
+            (seen.status, seen.body.as_str()),
+            (201, r#"{"id":"effect-2"}"#)
+        );
+        let tokens: Vec<_> = upstream
+            .effects()
+            .iter()
+            .map(|it| it.head.fields.first("fencing-token").map(str::to_owned))
+            .collect();
+        assert_eq!(tokens, [Some("108".to_owned()), Some("107".to_owned())]);
+    }
+}
