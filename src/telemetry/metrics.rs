@@ -1,0 +1,481 @@
+//! Numbers for Prometheus, as methods named after facts.
+//!
+//! What always holds: names and labels are those of the documentation, and no label holds a
+//! resource, an operation or a customer. What is not known is absent rather than zero or old.
+//!
+//! What it does not do: read the register or a clock; whoever knows a number hands it in.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
+
+use crate::protocol::time::Millis;
+
+/// Content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
+
+/// All metrics of this process. Cloning is cheap and shares them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+/// Which route an effect came in by; made once per route. From the config, never from a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RouteLabels {
+    route: Arc<str>,
+    upstream: Arc<str>,
+}
+
+/// How a request that was let in was answered: the label `result`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answered {
+    /// Its own attempt was applied.
+    Applied,
+    /// Its own attempt was refused by the upstream for good.
+    Refused,
+    /// Its own attempt had no effect, provably.
+    NotApplied,
+    /// Nobody knows yet.
+    Uncertain,
+    /// With a stored outcome.
+    Replayed,
+    /// With the answer of an attempt that it joined.
+    Joined,
+}
+
+/// What a request waited for: the label `for`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitedFor {
+    /// An older operation of its resource.
+    Predecessor,
+    /// The attempt of another request with its identity.
+    Join,
+    /// A connection to the upstream.
+    Connection,
+}
+
+/// One effect counted by `fencepost_in_flight`, until it is dropped.
+#[derive(Debug)]
+#[must_use = "the effect counts as in flight until this is dropped"]
+pub struct InFlight(Gauge);
+
+struct Inner {
+    registry: Registry,
+    operations: Family<OperationLabels, Counter>,
+    rejections: Family<ReasonLabels, Counter>,
+    stale: Counter,
+    without_identity: Counter,
+    unprotected: Counter,
+    would_refuse: Family<ReasonLabels, Counter>,
+    contradictions: Counter,
+    in_flight: Gauge,
+    unsettled: Family<StateLabels, Gauge>,
+    oldest_unsettled: Family<NoLabels, Gauge<f64, AtomicU64>>,
+    settle: Histogram,
+    commit: Histogram,
+    batch: Histogram,
+    upstream: Histogram,
+    wait: Family<WaitLabels, Histogram, fn() -> Histogram>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    route: Arc<str>,
+    upstream: Arc<str>,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    route: Arc<str>,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
+}
+
+/// `for` is a word of the language, so it cannot be a derived field name.
+type WaitLabels = [(&'static str, &'static str); 1];
+
+/// A family of at most one, so that its number can be absent.
+type NoLabels = [(&'static str, &'static str); 0];
+
+/// States that count as unsettled, by the contract's words.
+const UNSETTLED: [&str; 3] = ["INTENDED", "UNCERTAIN", "NEEDS_ATTENTION"];
+
+impl RouteLabels {
+    /// `route`: as configured, like `PUT /accounts/{account}`. `upstream`: its durable id.
+    pub fn new(route: &str, upstream: &str) -> Self {
+        Self {
+            route: route.into(),
+            upstream: upstream.into(),
+        }
+    }
+}
+
+impl Metrics {
+    /// All metrics, at zero.
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("fencepost");
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The version of this binary", build);
+        Self(Arc::new(Inner::registered(registry)))
+    }
+
+    /// A request for an effect was answered.
+    pub fn operation_ended(&self, route: &RouteLabels, answered: Answered) {
+        self.0
+            .operations
+            .get_or_create(&OperationLabels {
+                route: route.route.clone(),
+                upstream: route.upstream.clone(),
+                result: answered.word(),
+            })
+            .inc();
+    }
+
+    /// A request was refused; `reason` is the problem's name in the contract, like
+    /// `stale-fencing-token`.
+    pub fn rejected(&self, route: &RouteLabels, reason: &'static str) {
+        if reason == "stale-fencing-token" {
+            self.0.stale.inc();
+        }
+        self.0
+            .rejections
+            .get_or_create(&ReasonLabels::new(route, reason))
+            .inc();
+    }
+
+    /// A request was let pass that would be refused if the mode were `enforce`.
+    pub fn would_refuse(&self, route: &RouteLabels, reason: &'static str) {
+        self.0
+            .would_refuse
+            .get_or_create(&ReasonLabels::new(route, reason))
+            .inc();
+    }
+
+    /// An effect came without an identity and got a fresh one.
+    pub fn without_identity(&self) {
+        self.0.without_identity.inc();
+    }
+
+    /// An unsafe request that no effect matches was forwarded.
+    pub fn unprotected_effect(&self) {
+        self.0.unprotected.inc();
+    }
+
+    /// Evidence spoke against a recorded outcome.
+    pub fn contradiction(&self) {
+        self.0.contradictions.inc();
+    }
+
+    /// An effect was admitted; it is in flight until the guard is dropped.
+    pub fn in_flight(&self) -> InFlight {
+        self.0.in_flight.inc();
+        InFlight(self.0.in_flight.clone())
+    }
+
+    /// The register committed `commands` commands in one transaction.
+    pub fn store_commit(&self, took_us: u64, commands: usize) {
+        self.0.commit.observe(seconds_from_us(took_us));
+        self.0.batch.observe(approximate(commands));
+    }
+
+    /// An attempt took that long from its first byte to the end of its answer.
+    pub fn upstream_took(&self, took: Millis) {
+        self.0.upstream.observe(seconds(took));
+    }
+
+    /// A request waited.
+    pub fn waited(&self, waited_for: WaitedFor, length: Millis) {
+        self.0
+            .wait
+            .get_or_create(&[("for", waited_for.word())])
+            .observe(seconds(length));
+    }
+
+    /// An operation that was uncertain is settled, that long after it was first admitted.
+    pub fn settled_after(&self, length: Millis) {
+        self.0.settle.observe(seconds(length));
+    }
+
+    /// The register's own count by state, and the age of the oldest unsettled operation.
+    pub fn unsettled(&self, by_state: &[(&'static str, u64)], oldest: Option<Millis>) {
+        for state in UNSETTLED {
+            let count = by_state.iter().find(|(word, _)| *word == state);
+            let count = count.map_or(0, |(_, count)| i64::try_from(*count).unwrap_or(i64::MAX));
+            self.0
+                .unsettled
+                .get_or_create(&StateLabels { state })
+                .set(count);
+        }
+        self.0
+            .oldest_unsettled
+            .get_or_create(&[])
+            .set(oldest.map_or(0.0, seconds));
+    }
+
+    /// The register cannot be asked: the counts disappear rather than grow old.
+    pub fn unsettled_unknown(&self) {
+        self.0.unsettled.clear();
+        self.0.oldest_unsettled.clear();
+    }
+
+    /// Everything in Prometheus' text format 0.0.4.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        prometheus_text::encode(&mut text, &self.0.registry)?;
+        Ok(text)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Answered {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Refused => "refused",
+            Self::NotApplied => "not_applied",
+            Self::Uncertain => "uncertain",
+            Self::Replayed => "replayed",
+            Self::Joined => "joined",
+        }
+    }
+}
+
+impl WaitedFor {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Predecessor => "predecessor",
+            Self::Join => "join",
+            Self::Connection => "connection",
+        }
+    }
+}
+
+impl ReasonLabels {
+    fn new(route: &RouteLabels, reason: &'static str) -> Self {
+        Self {
+            route: route.route.clone(),
+            reason,
+        }
+    }
+}
+
+impl Inner {
+    fn registered(mut registry: Registry) -> Self {
+        let r = &mut registry;
+        Self {
+            operations: counted(r, "operations", "Requests for effects, by answer"),
+            rejections: counted(r, "rejections", "Requests refused, by reason"),
+            stale: counted(
+                r,
+                "stale_token_rejections",
+                "Requests refused for an outdated fencing token",
+            ),
+            without_identity: counted(
+                r,
+                "operations_without_identity",
+                "Effects that got a fresh identity because they named none",
+            ),
+            unprotected: counted(
+                r,
+                "unprotected_effects",
+                "Unsafe requests forwarded although no effect matches them",
+            ),
+            would_refuse: counted(
+                r,
+                "would_refuse",
+                "Requests let pass only because the mode observes",
+            ),
+            contradictions: counted(
+                r,
+                "contradictions",
+                "Evidence against a recorded outcome, or of a second effect",
+            ),
+            in_flight: counted(r, "in_flight", "Effects admitted and not yet recorded"),
+            unsettled: counted(r, "unsettled", "Unsettled operations, by state"),
+            oldest_unsettled: counted(
+                r,
+                "oldest_unsettled_seconds",
+                "Age of the oldest unsettled operation; 0 without one",
+            ),
+            settle: histogram(
+                r,
+                "settle_duration_seconds",
+                "From first admission to settlement, of operations that were uncertain",
+                exponential_buckets(0.01, 4.0, 13),
+            ),
+            commit: histogram(
+                r,
+                "store_commit_seconds",
+                "One commit of the register",
+                exponential_buckets(0.000_05, 2.0, 16),
+            ),
+            batch: histogram(
+                r,
+                "store_batch_size",
+                "Commands in one commit of the register",
+                exponential_buckets(1.0, 2.0, 10),
+            ),
+            upstream: histogram(
+                r,
+                "upstream_duration_seconds",
+                "From the first byte of an attempt to the end of its answer",
+                request_buckets(),
+            ),
+            wait: with(
+                r,
+                "wait_seconds",
+                "How long requests waited",
+                Family::new_with_constructor(|| Histogram::new(request_buckets())),
+            ),
+            registry,
+        }
+    }
+}
+
+fn counted<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    with(registry, name, help, M::default())
+}
+
+fn histogram(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    buckets: impl Iterator<Item = f64>,
+) -> Histogram {
+    with(registry, name, help, Histogram::new(buckets))
+}
+
+fn with<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// 1 ms to 65 s.
+fn request_buckets() -> impl Iterator<Item = f64> {
+    exponential_buckets(0.001, 2.0, 17)
+}
+
+fn seconds(length: Millis) -> f64 {
+    std::time::Duration::from_millis(length.0).as_secs_f64()
+}
+
+fn seconds_from_us(length: u64) -> f64 {
+    std::time::Duration::from_micros(length).as_secs_f64()
+}
+
+fn approximate(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(metrics: &Metrics) -> Vec<String> {
+        let text = metrics.text().unwrap();
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn assert_line(metrics: &Metrics, line: &str) {
+        let lines = lines(metrics);
+        assert!(lines.iter().any(|l| l == line), "{line}: {lines:#?}");
+    }
+
+    #[test]
+    fn names_and_labels_are_those_of_the_documentation() {
+        let metrics = Metrics::new();
+        let route = RouteLabels::new("PUT /accounts/{account}", "statements");
+        metrics.operation_ended(&route, Answered::Applied);
+        metrics.rejected(&route, "stale-fencing-token");
+        metrics.rejected(&route, "near-duplicate");
+        metrics.would_refuse(&route, "generation-used");
+        metrics.without_identity();
+        metrics.unprotected_effect();
+        metrics.contradiction();
+        metrics.store_commit(150, 3);
+        metrics.upstream_took(Millis(20));
+        metrics.waited(WaitedFor::Predecessor, Millis(1_500));
+        metrics.settled_after(Millis(61_000));
+        metrics.unsettled(&[("UNCERTAIN", 2), ("COMPLETED", 9)], Some(Millis(2_500)));
+        for line in [
+            r#"fencepost_operations_total{route="PUT /accounts/{account}",upstream="statements",result="applied"} 1"#,
+            r#"fencepost_rejections_total{route="PUT /accounts/{account}",reason="stale-fencing-token"} 1"#,
+            "fencepost_stale_token_rejections_total 1",
+            r#"fencepost_would_refuse_total{route="PUT /accounts/{account}",reason="generation-used"} 1"#,
+            "fencepost_operations_without_identity_total 1",
+            "fencepost_unprotected_effects_total 1",
+            "fencepost_contradictions_total 1",
+            "fencepost_in_flight 0",
+            r#"fencepost_unsettled{state="INTENDED"} 0"#,
+            r#"fencepost_unsettled{state="UNCERTAIN"} 2"#,
+            r#"fencepost_unsettled{state="NEEDS_ATTENTION"} 0"#,
+            "fencepost_oldest_unsettled_seconds 2.5",
+            "fencepost_settle_duration_seconds_sum 61.0",
+            "fencepost_store_commit_seconds_count 1",
+            "fencepost_store_batch_size_sum 3.0",
+            "fencepost_upstream_duration_seconds_sum 0.02",
+            r#"fencepost_wait_seconds_sum{for="predecessor"} 1.5"#,
+        ] {
+            assert_line(&metrics, line);
+        }
+        let build = format!(
+            r#"fencepost_build_info{{version="{}"}} 1"#,
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_line(&metrics, &build);
+    }
+
+    #[test]
+    fn an_effect_is_in_flight_until_its_guard_goes() {
+        let metrics = Metrics::new();
+        let first = metrics.in_flight();
+        let second = metrics.clone().in_flight();
+        assert_line(&metrics, "fencepost_in_flight 2");
+        drop(first);
+        drop(second);
+        assert_line(&metrics, "fencepost_in_flight 0");
+    }
+
+    #[test]
+    fn a_register_that_cannot_be_asked_leaves_no_old_numbers() {
+        let metrics = Metrics::new();
+        metrics.unsettled(&[("INTENDED", 7)], Some(Millis(1_000)));
+        metrics.unsettled_unknown();
+        let lines = lines(&metrics);
+        assert!(
+            lines.iter().all(|line| !line.contains("unsettled")),
+            "{lines:#?}"
+        );
+    }
+}
