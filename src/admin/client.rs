@@ -1,0 +1,242 @@
+//! The client of the operator API, for the command line.
+//!
+//! What always holds: no request is repeated by itself; the token goes to the one address that was
+//! given and is never shown; an answer is bounded in size and time.
+//!
+//! What it does not do: TLS. The operator API is plain HTTP on loopback or behind something that
+//! adds it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::problem::Details;
+use crate::config::Secret;
+
+/// An answer must be complete within this.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest answer, in bytes: a page of operations, or two bodies in hex.
+const ANSWER_LIMIT: usize = 64 << 20;
+
+/// What may stand in a path part or a query value as it is (RFC 3986, unreserved).
+const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Speaks to one running instance.
+#[derive(Debug)]
+pub struct AdminClient {
+    instance: Authority,
+    token: Option<Secret>,
+    http: Client<HttpConnector, Full<Bytes>>,
+}
+
+/// The instance did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// That is no address of an instance.
+    #[error("`{text}` is not the address of an instance: say it like http://127.0.0.1:15000")]
+    Address {
+        /// What was given.
+        text: String,
+    },
+    /// Nobody answered.
+    #[error("no instance answers at http://{instance}")]
+    Unreachable {
+        /// Where.
+        instance: Authority,
+        /// Why; `None`: not in time.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// It refused.
+    #[error("{} ({})", .0.detail, .0.kind)]
+    Refused(Box<Details>),
+    /// Somebody answered, but not an instance of Fencepost that this version understands.
+    #[error("what answers at http://{instance} is not understood: {what}")]
+    NotUnderstood {
+        /// Where.
+        instance: Authority,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl AdminClient {
+    /// `address`: `http://host:port`, no path. `token`: an operator's.
+    pub fn new(address: &str, token: Option<Secret>) -> Result<Self, ClientError> {
+        let wrong = || ClientError::Address {
+            text: address.to_owned(),
+        };
+        let parts = address.parse::<Uri>().map_err(|_| wrong())?.into_parts();
+        let is_bare = parts.path_and_query.is_none_or(|path| path == "/");
+        let instance = match (parts.scheme, parts.authority) {
+            (Some(scheme), Some(instance)) if scheme == Scheme::HTTP && is_bare => instance,
+            _ => return Err(wrong()),
+        };
+        let http = Client::builder(TokioExecutor::new())
+            .retry_canceled_requests(false)
+            .build_http();
+        Ok(Self {
+            instance,
+            token,
+            http,
+        })
+    }
+
+    /// What stands at a [`path`] below `/v1`.
+    pub async fn read(&self, path: &str) -> Result<Value, ClientError> {
+        self.call(Method::GET, path, Bytes::new()).await
+    }
+
+    /// Asks for a change. `body`: JSON.
+    pub async fn change(&self, path: &str, body: String) -> Result<Value, ClientError> {
+        self.call(Method::POST, path, body.into()).await
+    }
+
+    /// An answer as the view that it is to be.
+    pub fn understand<T: serde::de::DeserializeOwned>(
+        &self,
+        answer: &Value,
+    ) -> Result<T, ClientError> {
+        serde::Deserialize::deserialize(answer)
+            .map_err(|error: serde_json::Error| self.not_understood(error.to_string()))
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Value, ClientError> {
+        let request = self.request(method, path, body)?;
+        let (status, content) = match timeout(TIME_LIMIT, self.exchange(request)).await {
+            Ok(answered) => answered.map_err(|source| self.unreachable(Some(source)))?,
+            Err(_) => return Err(self.unreachable(None)),
+        };
+        if status.is_success() {
+            return serde_json::from_slice(&content)
+                .map_err(|error| self.not_understood(error.to_string()));
+        }
+        match serde_json::from_slice::<Details>(&content) {
+            Ok(details) => Err(ClientError::Refused(Box::new(details))),
+            Err(_) => Err(self.not_understood(format!("it answers {status}"))),
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, ClientError> {
+        let path = PathAndQuery::try_from(format!("/v1{path}"));
+        let uri = Uri::builder()
+            .scheme(Scheme::HTTP)
+            .authority(self.instance.clone())
+            .path_and_query(path.map_err(|error| self.not_understood(error.to_string()))?)
+            .build()
+            .map_err(|error| self.not_understood(error.to_string()))?;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
+        }
+        request
+            .body(Full::new(body))
+            // The only thing that could still be wrong is a token with bytes that no field holds.
+            .map_err(|_| self.not_understood("the token cannot be sent in a header".to_owned()))
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+        let response = self.http.request(request).await?;
+        let status = response.status();
+        let content = Limited::new(response.into_body(), ANSWER_LIMIT);
+        Ok((status, content.collect().await?.to_bytes()))
+    }
+
+    fn unreachable(&self, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> ClientError {
+        ClientError::Unreachable {
+            instance: self.instance.clone(),
+            source,
+        }
+    }
+
+    fn not_understood(&self, what: String) -> ClientError {
+        ClientError::NotUnderstood {
+            instance: self.instance.clone(),
+            what,
+        }
+    }
+}
+
+/// A path of encoded parts, with a query of the fields that are there.
+pub fn path(parts: &[&str], query: &[(&str, Option<String>)]) -> String {
+    let mut path = String::new();
+    for part in parts {
+        path.push('/');
+        path.extend(utf8_percent_encode(part, &UNRESERVED));
+    }
+    let given = query
+        .iter()
+        .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    for (index, (name, value)) in given.enumerate() {
+        path.push(if index == 0 { '?' } else { '&' });
+        path.push_str(name);
+        path.push('=');
+        path.extend(utf8_percent_encode(value, &UNRESERVED));
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_in_paths_and_queries() {
+        assert_eq!(
+            path(
+                &["operations", "stripe", "pay:a/b c%é", "resolve"],
+                &[
+                    ("principal", None),
+                    ("resource", Some("a&b=c+d".to_owned())),
+                    ("limit", Some("5".to_owned())),
+                ],
+            ),
+            "/operations/stripe/pay%3Aa%2Fb%20c%25%C3%A9/resolve?resource=a%26b%3Dc%2Bd&limit=5"
+        );
+    }
+
+    #[test]
+    fn only_a_bare_http_address_is_one() {
+        for good in [
+            "http://127.0.0.1:15000",
+            "http://localhost:1/",
+            "http://[::1]:2",
+        ] {
+            assert!(AdminClient::new(good, None).is_ok(), "{good}");
+        }
+        for bad in [
+            "127.0.0.1:15000",
+            "https://a:1",
+            "http://a:1/v1",
+            "http://a:1/?x",
+            "",
+        ] {
+            assert!(AdminClient::new(bad, None).is_err(), "{bad}");
+        }
+    }
+}

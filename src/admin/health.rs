@@ -1,0 +1,143 @@
+//! For orchestrators and Prometheus: `/livez`, `/readyz`, `/metrics`.
+//!
+//! What always holds: liveness says only that this process answers, and touches neither the register
+//! nor an upstream; readiness says whether an effect could be admitted durably *now*, proved by a
+//! commit. However many ask at once, the register is asked at most once a second.
+//!
+//! What it does not do: show anything of operations; the listener may be reachable by others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Serialize;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, boottime};
+use crate::protocol::time::{BootInstant, Millis};
+use crate::store::Register;
+use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
+
+/// A proof of readiness counts for this long.
+const PROOF: Millis = Millis(1_000);
+
+/// The register must prove itself within this.
+const PROOF_LIMIT: Duration = Duration::from_secs(2);
+
+/// `/metrics` waits at most that long for the register's counts.
+const COUNT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Whether effects can be admitted. Cheap to clone.
+#[derive(Clone)]
+pub struct Readiness(Arc<Inner>);
+
+struct Inner {
+    register: Register,
+    draining: CancellationToken,
+    last: Mutex<Option<(BootInstant, Result<(), String>)>>,
+}
+
+/// What the health listener needs.
+#[derive(Clone)]
+pub struct Health {
+    /// Whether effects can be admitted.
+    pub readiness: Readiness,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// For the age of the oldest unsettled operation.
+    pub clock: Clock,
+}
+
+#[derive(Serialize)]
+struct ReadinessView {
+    ready: bool,
+    reasons: Vec<String>,
+}
+
+/// The routes of the health listener.
+pub fn router(health: Health) -> Router {
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(health)
+}
+
+impl Readiness {
+    /// `draining` is cancelled when the instance begins to stop.
+    pub fn new(register: Register, draining: CancellationToken) -> Self {
+        Self(Arc::new(Inner {
+            register,
+            draining,
+            last: Mutex::new(None),
+        }))
+    }
+
+    /// Has the instance begun to stop?
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.is_cancelled()
+    }
+
+    /// Why no effect can be admitted now; empty if one can.
+    pub async fn obstacles(&self) -> Vec<String> {
+        let draining = self.is_draining().then(|| "draining".to_owned());
+        let register = self.register_proves_itself().await.err();
+        draining.into_iter().chain(register).collect()
+    }
+
+    async fn register_proves_itself(&self) -> Result<(), String> {
+        let mut last = self.0.last.lock().await;
+        if let Some((at, result)) = &*last
+            && boottime().since(*at) < PROOF
+        {
+            return result.clone();
+        }
+        let result = match timeout(PROOF_LIMIT, self.0.register.read().ready()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the register does not commit in time".to_owned()),
+        };
+        *last = Some((boottime(), result.clone()));
+        result
+    }
+}
+
+async fn livez() -> &'static str {
+    "alive\n"
+}
+
+async fn readyz(State(health): State<Health>) -> Response {
+    let reasons = health.readiness.obstacles().await;
+    let ready = reasons.is_empty();
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, Json(ReadinessView { ready, reasons })).into_response()
+}
+
+async fn metrics(State(health): State<Health>) -> Response {
+    let summary = health.readiness.0.register.read().summary();
+    if let Ok(Ok(summary)) = timeout(COUNT_LIMIT, summary).await {
+        let now = health.clock.now();
+        let oldest = summary.oldest_unsettled;
+        let age = oldest.map(|since| now.age_at_most(&since).unwrap_or_default());
+        health.metrics.unsettled(&summary.by_state, age);
+    } else {
+        health.metrics.unsettled_unknown();
+    }
+    match health.metrics.text() {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(error) => {
+            tracing::error!(error = %error, "metrics cannot be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}

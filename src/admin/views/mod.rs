@@ -1,0 +1,50 @@
+//! The API's JSON: what it shows of operations, fences and the register.
+//!
+//! What always holds: tokens and sequences are text, durations are `_ms` integers, times are RFC
+//! 3339 in UTC. An INTENDED operation of a dead or overdue instance is shown as UNCERTAIN, because
+//! that is what it is. The same structs are read back by the client.
+//!
+//! What it does not do: show stored bodies, but in [`ContentView`] and on request; show stored
+//! credentials at all.
+
+mod content;
+mod operation;
+mod resource;
+mod words;
+
+pub use content::{ContentView, EventView, OperationDetail};
+pub use operation::{
+    AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView,
+};
+pub use resource::{ResourceDetail, ResourceList, ResourceView, StatusView};
+pub(super) use words::provenance;
+
+use crate::protocol::operation::{Operation, State};
+use crate::protocol::time::{Millis, Moment};
+use crate::protocol::view::Living;
+
+/// Who looks, and when: what is overdue depends on it.
+#[derive(Clone, Debug)]
+pub struct Looker {
+    /// Instances that are not dead.
+    pub living: Living,
+    /// Now.
+    pub now: Moment,
+}
+
+impl Looker {
+    /// The state as it is here and now.
+    fn state_word(&self, operation: &Operation) -> &'static str {
+        match &operation.state {
+            State::Intended if !operation.is_in_flight(&self.living, &self.now) => {
+                State::Uncertain.word()
+            }
+            state => state.word(),
+        }
+    }
+
+    /// Age by the best clock there is; 0 where the wall clock stepped back across a boot.
+    pub fn age(&self, since: &Moment) -> Millis {
+        self.now.age_at_most(since).unwrap_or_default()
+    }
+}
