@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::net::TcpListener;
@@ -80,7 +80,7 @@ pub(super) async fn authenticate(
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        Err(refusal) => refusal,
+        Err(refusal) => refusal.into_response(),
     }
 }
 
@@ -98,9 +98,9 @@ impl Operators {
         self.0.is_empty()
     }
 
-    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Response> {
+    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         if self.is_empty() {
-            return local(headers).map_err(IntoResponse::into_response);
+            return local(headers);
         }
         let Some(token) = bearer(headers) else {
             return Err(unauthorized("Bearer"));
@@ -168,24 +168,20 @@ fn local(headers: &HeaderMap) -> Result<Caller, Problem> {
     })
 }
 
-fn unauthorized(challenge: &'static str) -> Response {
-    let problem = Problem::new(
+fn unauthorized(challenge: &'static str) -> Problem {
+    Problem::new(
         StatusCode::UNAUTHORIZED,
         "unauthorized",
         "send the token of an operator as `Authorization: Bearer …` (fencepost: --token, or \
          FENCEPOST_TOKEN)",
-    );
-    let mut response = problem.into_response();
-    let challenge = HeaderValue::from_static(challenge);
-    response
-        .headers_mut()
-        .insert(header::WWW_AUTHENTICATE, challenge);
-    response
+    )
+    .challenge(challenge)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::HeaderValue;
 
     #[tokio::test]
     async fn a_listener_that_everybody_can_reach_needs_operators() {

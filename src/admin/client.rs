@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -39,7 +39,7 @@ const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
 #[derive(Debug)]
 pub struct AdminClient {
     instance: Authority,
-    token: Option<Secret>,
+    credential: Option<HeaderValue>,
     http: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -52,6 +52,9 @@ pub enum ClientError {
         /// What was given.
         text: String,
     },
+    /// The token has bytes that no header field holds.
+    #[error("the token cannot be sent: it is to be one line of printable characters")]
+    Token,
     /// Nobody answered.
     #[error("no instance answers at http://{instance}")]
     Unreachable {
@@ -76,7 +79,7 @@ pub enum ClientError {
 
 impl AdminClient {
     /// `address`: `http://host:port`, no path. `token`: an operator's.
-    pub fn new(address: &str, token: Option<Secret>) -> Result<Self, ClientError> {
+    pub fn new(address: &str, token: Option<&Secret>) -> Result<Self, ClientError> {
         let wrong = || ClientError::Address {
             text: address.to_owned(),
         };
@@ -86,12 +89,16 @@ impl AdminClient {
             (Some(scheme), Some(instance)) if scheme == Scheme::HTTP && is_bare => instance,
             _ => return Err(wrong()),
         };
+        if instance.as_str().contains('@') {
+            return Err(wrong());
+        }
+        let credential = token.map(credential).transpose()?;
         let http = Client::builder(TokioExecutor::new())
             .retry_canceled_requests(false)
             .build_http();
         Ok(Self {
             instance,
-            token,
+            credential,
             http,
         })
     }
@@ -148,13 +155,12 @@ impl AdminClient {
             .method(method)
             .uri(uri)
             .header(header::CONTENT_TYPE, "application/json");
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
+        if let Some(credential) = &self.credential {
+            request = request.header(header::AUTHORIZATION, credential);
         }
         request
             .body(Full::new(body))
-            // The only thing that could still be wrong is a token with bytes that no field holds.
-            .map_err(|_| self.not_understood("the token cannot be sent in a header".to_owned()))
+            .map_err(|error| self.not_understood(error.to_string()))
     }
 
     async fn exchange(
@@ -180,6 +186,13 @@ impl AdminClient {
             what,
         }
     }
+}
+
+fn credential(token: &Secret) -> Result<HeaderValue, ClientError> {
+    let field = format!("Bearer {}", token.expose());
+    let mut field = HeaderValue::try_from(field).map_err(|_| ClientError::Token)?;
+    field.set_sensitive(true);
+    Ok(field)
 }
 
 /// A path of encoded parts, with a query of the fields that are there.

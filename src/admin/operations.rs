@@ -198,7 +198,7 @@ async fn missing(api: &Api, upstream: &str, id: &str) -> Result<Problem, Problem
                     note.first.id
                 ),
             )
-            .operation(id)
+            .operation(&id)
             .candidates(vec![KeyView::of(&note.first)]),
             Some(Record::Operation(_)) | None => problem,
         },
@@ -214,7 +214,7 @@ fn unknown(upstream: &str, id: &str) -> Problem {
              GET /v1/operations lists what there is"
         ),
     )
-    .operation(id)
+    .operation(&id)
 }
 
 fn ambiguous(id: &str, candidates: Vec<KeyView>) -> Problem {
@@ -223,6 +223,6 @@ fn ambiguous(id: &str, candidates: Vec<KeyView>) -> Problem {
         "several operations go by this id, for different accounts or callers, or in different \
          incarnations of the resource; say which with ?principal= and ?incarnation=",
     )
-    .operation(id)
+    .operation(&id)
     .candidates(candidates)
 }

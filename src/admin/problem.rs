@@ -17,6 +17,7 @@ use crate::store::StoreError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     status: StatusCode,
+    challenge: Option<&'static str>,
     details: Box<Details>,
 }
 
@@ -51,6 +52,7 @@ impl Problem {
     pub fn new(status: StatusCode, name: &str, detail: impl Into<String>) -> Self {
         Self {
             status,
+            challenge: None,
             details: Box::new(Details {
                 kind: format!("urn:fencepost:problem:{name}"),
                 title: name.replace('-', " "),
@@ -72,14 +74,20 @@ impl Problem {
     }
 
     /// Names the operation.
-    pub fn operation(mut self, id: impl ToString) -> Self {
+    pub fn operation(mut self, id: &impl ToString) -> Self {
         self.details.operation = Some(id.to_string());
         self
     }
 
     /// Names the resource.
-    pub fn resource(mut self, name: impl ToString) -> Self {
+    pub fn resource(mut self, name: &impl ToString) -> Self {
         self.details.resource = Some(name.to_string());
+        self
+    }
+
+    /// Says how to authenticate: the value of `WWW-Authenticate`.
+    pub(super) fn challenge(mut self, challenge: &'static str) -> Self {
+        self.challenge = Some(challenge);
         self
     }
 
@@ -134,6 +142,10 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         let media = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media);
+        if let Some(challenge) = self.challenge {
+            let challenge = HeaderValue::from_static(challenge);
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -1,1 +1,515 @@
+//! The operator API and the health listener over real sockets.
 
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::access::{Operators, bind};
+use super::api::{self, Api};
+use super::client::{AdminClient, ClientError, path};
+use super::health::{self, Health, Readiness};
+use super::serve;
+use super::stand_in::{INSTANCE, StandIn, Wanted};
+use super::views::{OperationDetail, OperationList, ResourceDetail, ResourceList, StatusView};
+use crate::clock::Clock;
+use crate::config::Secret;
+use crate::protocol::command::Command;
+use crate::protocol::ids::{AttemptId, InstanceId, OperationKey, Principal, Tenant};
+use crate::protocol::outcome::{Answer, AnswerClass, Evidence};
+use crate::protocol::policy::KeyValue;
+use crate::store::{Register, StoreError};
+use crate::telemetry::metrics::Metrics;
+
+/// An instance with one operator, Alice, whose token is `alice's`.
+struct House {
+    stand_in: Arc<StandIn>,
+    clock: Clock,
+    draining: CancellationToken,
+    settled: Arc<Mutex<Vec<OperationKey>>>,
+    api: SocketAddr,
+    health: SocketAddr,
+}
+
+struct Got {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+async fn house(operators: Operators) -> House {
+    let stand_in = Arc::new(StandIn::default());
+    let register = Register::new(stand_in.clone(), INSTANCE);
+    let clock = Clock::system().unwrap();
+    let draining = CancellationToken::new();
+    let readiness = Readiness::new(register.clone(), draining.clone());
+    let settled = Arc::new(Mutex::new(vec![]));
+    let told = settled.clone();
+    let api = Api {
+        register,
+        clock,
+        tenant: Tenant::new("t"),
+        operators: operators.clone(),
+        readiness: readiness.clone(),
+        config_digest: "d1".to_owned(),
+        settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
+        tasks: TaskTracker::new(),
+    };
+    let health = Health {
+        readiness,
+        metrics: Metrics::new(),
+        clock,
+    };
+    House {
+        stand_in,
+        clock,
+        draining,
+        settled,
+        api: start(&operators, api::router(api)).await,
+        health: start(&operators, health::router(health)).await,
+    }
+}
+
+async fn start(operators: &Operators, router: axum::Router) -> SocketAddr {
+    let listener = bind("127.0.0.1:0".parse().unwrap(), operators)
+        .await
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    TaskTracker::new().spawn(serve(listener, router, std::future::pending()));
+    address
+}
+
+fn alice() -> Operators {
+    Operators::new([
+        ("bob".to_owned(), Secret::new("bob's")),
+        ("alice".to_owned(), Secret::new("alice's")),
+    ])
+}
+
+impl House {
+    /// An operation that a dead instance left behind.
+    fn left_behind(&self, id: &str) -> OperationKey {
+        self.admitted(id, Principal::None, KeyValue::Derived, InstanceId(1))
+    }
+
+    fn admitted(
+        &self,
+        id: &str,
+        principal: Principal,
+        key: KeyValue,
+        instance: InstanceId,
+    ) -> OperationKey {
+        let at = self.clock.now();
+        self.stand_in.admit(&Wanted {
+            id,
+            principal,
+            token: 108,
+            key,
+            instance,
+            at,
+        })
+    }
+
+    fn client(&self) -> AdminClient {
+        let token = Secret::new("alice's");
+        AdminClient::new(&format!("http://{}", self.api), Some(&token)).unwrap()
+    }
+
+    async fn read<T: serde::de::DeserializeOwned>(&self, path: &str) -> T {
+        let client = self.client();
+        client
+            .understand(&client.read(path).await.unwrap())
+            .unwrap()
+    }
+
+    async fn resolve(&self, id: &str, body: Value) -> Result<Value, (u16, String)> {
+        let path = path(&["operations", "bank", id, "resolve"], &[]);
+        refused(self.client().change(&path, body.to_string()).await)
+    }
+}
+
+fn refused(result: Result<Value, ClientError>) -> Result<Value, (u16, String)> {
+    match result {
+        Ok(value) => Ok(value),
+        Err(ClientError::Refused(details)) => Err((details.status, name(&details.kind))),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+fn name(kind: &str) -> String {
+    kind.strip_prefix("urn:fencepost:problem:")
+        .unwrap()
+        .to_owned()
+}
+
+async fn get(address: SocketAddr, path: &str, fields: &str) -> Got {
+    let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    Got {
+        status: head[9..12].parse().unwrap(),
+        head: head.to_ascii_lowercase(),
+        body: body.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn only_an_operators_token_opens_the_api() {
+    let house = house(alice()).await;
+    for path in ["/v1/status", "/v1/operations", "/v1/nothing", "/"] {
+        let got = get(house.api, path, "Host: a\r\n").await;
+        assert_eq!(got.status, 401, "{path}");
+        assert!(
+            got.head.contains("www-authenticate: bearer"),
+            "{}",
+            got.head
+        );
+        assert!(
+            got.head.contains("application/problem+json"),
+            "{}",
+            got.head
+        );
+    }
+    for wrong in ["alice", "alice'sx", "xalice's", "ALICE'S", "alice's,bob's"] {
+        let fields = format!("Host: a\r\nAuthorization: Bearer {wrong}\r\n");
+        assert_eq!(
+            get(house.api, "/v1/status", &fields).await.status,
+            401,
+            "{wrong}"
+        );
+    }
+    let basic = "Host: a\r\nAuthorization: Basic alice's\r\n";
+    assert_eq!(get(house.api, "/v1/status", basic).await.status, 401);
+    for right in ["alice's", "bob's"] {
+        let fields = format!("Host: a\r\nAuthorization: Bearer {right}\r\n");
+        let got = get(house.api, "/v1/status", &fields).await;
+        assert_eq!(got.status, 200, "{}", got.body);
+        assert!(got.head.contains("cache-control: no-store"), "{}", got.head);
+    }
+}
+
+#[tokio::test]
+async fn without_operators_loopback_may_read_and_nobody_may_write() {
+    let house = house(Operators::default()).await;
+    house.left_behind("pay-1");
+    for host in ["localhost:15000", "127.0.0.1", "[::1]:1"] {
+        let got = get(house.api, "/v1/operations", &format!("Host: {host}\r\n")).await;
+        assert_eq!(got.status, 200, "{host}");
+    }
+    let rebound = get(house.api, "/v1/operations", "Host: evil.example\r\n").await;
+    assert_eq!(rebound.status, 403);
+    assert!(
+        rebound.body.contains("host-not-allowed"),
+        "{}",
+        rebound.body
+    );
+    let bodies = "/v1/operations/bank/pay-1?bodies=true";
+    let bodies = get(house.api, bodies, "Host: localhost\r\n").await;
+    assert_eq!(bodies.status, 403, "{}", bodies.body);
+    let verdict = json!({"verdict": "applied", "reason": "seen"});
+    let refusal = house.resolve("pay-1", verdict).await.unwrap_err();
+    assert_eq!(refusal, (403, "operators-required".to_owned()));
+    assert_eq!(house.settled.lock().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn operations_are_listed_newest_first_in_pages() {
+    let house = house(alice()).await;
+    for id in ["a", "b", "c"] {
+        house.left_behind(id);
+    }
+    let first: OperationList = house.read("/operations?limit=2").await;
+    let ids = |list: &OperationList| -> Vec<String> {
+        list.operations
+            .iter()
+            .map(|operation| operation.id.clone())
+            .collect()
+    };
+    assert_eq!(ids(&first), ["c", "b"]);
+    let next = first.next.clone().unwrap();
+    let second: OperationList = house
+        .read(&format!("/operations?limit=2&after={next}"))
+        .await;
+    assert_eq!(ids(&second), ["a"]);
+    assert_eq!(second.next, None);
+    let shown = &first.operations[0];
+    assert_eq!(shown.token.as_deref(), Some("3:108"));
+    // Its instance is dead: INTENDED is UNCERTAIN, here and now.
+    assert_eq!(shown.state, "UNCERTAIN");
+    assert!(!shown.attempts[0].live);
+    assert!(humantime::parse_rfc3339(&shown.first_seen).is_ok());
+    let none: OperationList = house
+        .read("/operations?state=completed&resource=&upstream=bank")
+        .await;
+    assert_eq!(ids(&none).len(), 0);
+    let client = house.client();
+    for bad in [
+        "state=DONE",
+        "limit=0",
+        "limit=501",
+        "limit=x",
+        "after=-1",
+        "stat=INTENDED",
+    ] {
+        let refusal = refused(client.read(&format!("/operations?{bad}")).await).unwrap_err();
+        assert_eq!(refusal, (400, "malformed-request".to_owned()), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn an_operation_is_found_by_its_exact_name() {
+    let house = house(alice()).await;
+    let id = "pay:acc/7 100%:é";
+    house.left_behind(id);
+    let path = path(&["operations", "bank", id], &[]);
+    let shown: OperationDetail = house.read(&path).await;
+    assert_eq!(shown.operation.id, id);
+    assert_eq!(shown.request, None);
+    let with: Value = house
+        .client()
+        .read(&format!("{path}?bodies=true"))
+        .await
+        .unwrap();
+    assert_eq!(with["request"]["body"], r#"{"amount":5}"#);
+    assert_eq!(with["request"]["line"], "POST /pay");
+    assert_eq!(with["request"]["content_type"], "application/json");
+    assert!(!with.to_string().contains("hunter2"), "{with}");
+    let client = house.client();
+    for unknown in [
+        "/operations/bank/pay",
+        "/operations/other/pay-1",
+        "/operations/bank/%2F",
+    ] {
+        let refusal = refused(client.read(unknown).await).unwrap_err();
+        assert_eq!(refusal, (404, "unknown-operation".to_owned()), "{unknown}");
+    }
+    let refusal = refused(client.read("/operations/bank/%ff").await).unwrap_err();
+    assert_eq!(refusal.0, 400);
+}
+
+#[tokio::test]
+async fn a_name_that_two_accounts_share_is_not_guessed_at() {
+    let house = house(alice()).await;
+    let account = Principal::Hashed([0xab; 16]);
+    house.left_behind("pay-1");
+    house.admitted("pay-1", account, KeyValue::Derived, InstanceId(1));
+    let client = house.client();
+    match client.read("/operations/bank/pay-1").await {
+        Err(ClientError::Refused(details)) => {
+            assert_eq!((details.status, details.candidates.len()), (409, 2));
+        }
+        other => panic!("{other:?}"),
+    }
+    let verdict = json!({"verdict": "not_applied", "reason": "seen"});
+    assert_eq!(house.resolve("pay-1", verdict).await.unwrap_err().0, 409);
+    let digest = "ab".repeat(16);
+    let one: OperationDetail = house
+        .read(&format!("/operations/bank/pay-1?principal={digest}"))
+        .await;
+    assert_eq!(one.operation.principal, Some(digest));
+    let other: OperationDetail = house.read("/operations/bank/pay-1?principal=none").await;
+    assert_eq!(other.operation.principal, None);
+    let refusal = refused(client.read("/operations/bank/pay-1?principal=xy").await);
+    assert_eq!(refusal.unwrap_err().0, 400);
+}
+
+#[tokio::test]
+async fn a_person_settles_once_and_by_name() {
+    let house = house(alice()).await;
+    let key = house.left_behind("pay-1");
+    let empty = json!({"verdict": "applied", "reason": "  "});
+    let refusal = house.resolve("pay-1", empty).await.unwrap_err();
+    assert_eq!(refusal, (400, "malformed-request".to_owned()));
+    let verdict = json!({
+        "verdict": "applied", "reason": "it is on the statement", "status": 201,
+        "body": {"id": "ch_1"},
+    });
+    let done = house.resolve("pay-1", verdict.clone()).await.unwrap();
+    assert_eq!(done["state"], "COMPLETED");
+    assert_eq!(*house.settled.lock().unwrap(), [key]);
+    let shown: OperationDetail = house.read("/operations/bank/pay-1?bodies=true").await;
+    let outcome = shown.operation.outcome.unwrap();
+    assert_eq!(
+        (outcome.provenance.as_str(), outcome.status),
+        ("operator", Some(201))
+    );
+    assert_eq!(
+        shown.answer.unwrap().body.as_deref(),
+        Some(r#"{"id":"ch_1"}"#)
+    );
+    let told = &shown.events.last().unwrap().text;
+    assert!(
+        told.contains("alice") && told.contains("it is on the statement"),
+        "{told}"
+    );
+    let refusal = house.resolve("pay-1", verdict).await.unwrap_err();
+    assert_eq!(refusal, (409, "already-completed".to_owned()));
+    let other_way = json!({"verdict": "not_applied", "reason": "hm"});
+    let refusal = house.resolve("pay-1", other_way).await.unwrap_err();
+    assert_eq!(refusal, (409, "already-completed".to_owned()));
+    assert_eq!(house.settled.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_an_answer_completed_is_not_resolved() {
+    let house = house(alice()).await;
+    let key = house.admitted("pay-1", Principal::None, KeyValue::Derived, INSTANCE);
+    let answer = Answer {
+        status: 200,
+        fields: vec![],
+        body: None,
+    };
+    house
+        .stand_in
+        .command(&Command::Record(crate::protocol::command::Record {
+            key,
+            attempt: AttemptId {
+                instance: INSTANCE,
+                number: 1,
+            },
+            evidence: Evidence::Answered {
+                answer,
+                class: AnswerClass::Applied,
+            },
+            open: false,
+            at: house.clock.now(),
+        }));
+    let verdict = json!({"verdict": "not_applied", "reason": "I wish"});
+    let refusal = house.resolve("pay-1", verdict).await.unwrap_err();
+    assert_eq!(refusal, (409, "already-completed".to_owned()));
+}
+
+#[tokio::test]
+async fn verdicts_that_cannot_hold_are_refused() {
+    let house = house(alice()).await;
+    let not_applied = json!({"verdict": "not_applied", "reason": "asked the bank"});
+    let unknown = house
+        .resolve("pay-0", not_applied.clone())
+        .await
+        .unwrap_err();
+    assert_eq!(unknown, (404, "unknown-operation".to_owned()));
+    house.admitted("under-way", Principal::None, KeyValue::Derived, INSTANCE);
+    let refusal = house
+        .resolve("under-way", not_applied.clone())
+        .await
+        .unwrap_err();
+    assert_eq!(refusal, (409, "operation-in-flight".to_owned()));
+    house.left_behind("pay-1");
+    let done = house.resolve("pay-1", not_applied.clone()).await.unwrap();
+    assert_eq!(done["state"], "NOT_APPLIED");
+    let again = house.resolve("pay-1", not_applied).await.unwrap_err();
+    assert_eq!(again, (409, "already-not-applied".to_owned()));
+    house.admitted("callers", Principal::None, KeyValue::Caller, InstanceId(1));
+    let new_key = json!({"verdict": "not_applied", "reason": "sure", "new_key": true});
+    let refusal = house.resolve("callers", new_key).await.unwrap_err();
+    assert_eq!(refusal, (409, "no-other-key".to_owned()));
+}
+
+#[tokio::test]
+async fn resources_show_which_generation_is_authoritative() {
+    let house = house(alice()).await;
+    house.left_behind("pay-1");
+    let list: ResourceList = house.read("/resources").await;
+    assert_eq!(list.resources[0].resource, "account:1/2");
+    assert_eq!(list.resources[0].token.as_deref(), Some("3:108"));
+    let full: ResourceList = house.read("/resources?limit=1").await;
+    let next = full.next.unwrap();
+    let rest = path(&["resources"], &[("after", Some(next))]);
+    let rest: ResourceList = house.read(&rest).await;
+    assert_eq!((rest.resources.len(), rest.next), (0, None));
+    let one: ResourceDetail = house.read("/resources/account%3A1%2F2").await;
+    assert_eq!(one.unsettled[0].id, "pay-1");
+    let refusal = refused(house.client().read("/resources/nothing").await).unwrap_err();
+    assert_eq!(refusal, (404, "unknown-resource".to_owned()));
+}
+
+#[tokio::test]
+async fn status_counts_what_is_unsettled() {
+    let house = house(alice()).await;
+    house.left_behind("pay-1");
+    let status: StatusView = house.read("/status").await;
+    assert!(status.ready && !status.draining);
+    assert_eq!((status.epoch, status.config_digest.as_str()), (3, "d1"));
+    assert_eq!(status.operations.get("INTENDED"), Some(&1));
+    assert!(status.oldest_unsettled.is_some() && status.oldest_unsettled_ms.is_some());
+}
+
+#[tokio::test]
+async fn a_broken_register_shows_in_readiness_and_never_in_liveness() {
+    let house = house(alice()).await;
+    house
+        .stand_in
+        .break_with(Some(StoreError::Poisoned("fsync failed".to_owned())));
+    assert_eq!(get(house.health, "/livez", "Host: a\r\n").await.status, 200);
+    let ready = get(house.health, "/readyz", "Host: a\r\n").await;
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.contains("poisoned"), "{}", ready.body);
+    let metrics = get(house.health, "/metrics", "Host: a\r\n").await;
+    assert_eq!(metrics.status, 200);
+    assert!(
+        !metrics.body.contains("fencepost_unsettled{"),
+        "{}",
+        metrics.body
+    );
+    let refusal = refused(house.client().read("/operations").await).unwrap_err();
+    assert_eq!(refusal, (503, "store-unavailable".to_owned()));
+}
+
+#[tokio::test]
+async fn a_draining_instance_is_alive_and_not_ready() {
+    let house = house(alice()).await;
+    house.left_behind("pay-1");
+    assert_eq!(
+        get(house.health, "/readyz", "Host: a\r\n").await.status,
+        200
+    );
+    let metrics = get(house.health, "/metrics", "Host: a\r\n").await;
+    assert!(
+        metrics
+            .body
+            .contains(r#"fencepost_unsettled{state="INTENDED"} 1"#),
+        "{}",
+        metrics.body
+    );
+    assert!(
+        metrics.head.contains("text/plain; version=0.0.4"),
+        "{}",
+        metrics.head
+    );
+    house.draining.cancel();
+    let ready = get(house.health, "/readyz", "Host: a\r\n").await;
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.contains("draining"), "{}", ready.body);
+    assert_eq!(get(house.health, "/livez", "Host: a\r\n").await.status, 200);
+}
+
+#[tokio::test]
+async fn many_probes_are_one_commit() {
+    let house = house(alice()).await;
+    for _ in 0..40 {
+        assert_eq!(
+            get(house.health, "/readyz", "Host: a\r\n").await.status,
+            200
+        );
+    }
+    assert!(house.stand_in.proofs() < 20, "{}", house.stand_in.proofs());
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_apart_from_a_refusal() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let client = AdminClient::new(&format!("http://{address}"), None).unwrap();
+    assert!(matches!(
+        client.read("/status").await,
+        Err(ClientError::Unreachable { .. })
+    ));
+}

@@ -57,12 +57,12 @@ pub(in crate::admin) fn provenance(provenance: Provenance) -> &'static str {
 pub(in crate::admin) fn reason(state: &State) -> Option<String> {
     match state {
         State::NeedsAttention(why) => Some(why.reason().to_owned()),
-        State::NotApplied(why) => Some(why_not(why)),
+        State::NotApplied(why) => Some(why_not(*why)),
         State::Intended | State::Uncertain | State::Completed(_) => None,
     }
 }
 
-fn why_not(why: &WhyNot) -> String {
+fn why_not(why: WhyNot) -> String {
     match why {
         WhyNot::NotSent(Unsent::DispatchExpired) => "nothing was sent: dispatch expired".to_owned(),
         WhyNot::NotSent(Unsent::ConnectionLost) => {
@@ -74,7 +74,7 @@ fn why_not(why: &WhyNot) -> String {
         WhyNot::NotProcessed(status) => {
             format!("the upstream answered {status}, which means not processed")
         }
-        WhyNot::Said(by) => format!("no effect, by {}", provenance(*by)),
+        WhyNot::Said(by) => format!("no effect, by {}", provenance(by)),
     }
 }
 
