@@ -28,12 +28,12 @@ use crate::store::Register;
 use crate::telemetry::metrics::Metrics;
 
 /// An instance with one operator, Alice, whose token is `alice's`.
-struct House {
+pub(crate) struct House {
     stand_in: Arc<StandIn>,
     clock: Clock,
     draining: CancellationToken,
     settled: Arc<Mutex<Vec<OperationKey>>>,
-    api: SocketAddr,
+    pub(crate) api: SocketAddr,
     health: SocketAddr,
 }
 
@@ -43,7 +43,7 @@ struct Got {
     body: String,
 }
 
-async fn house(operators: Operators) -> House {
+pub(crate) async fn house(operators: Operators) -> House {
     let stand_in = Arc::new(StandIn::default());
     let register = Register::new(stand_in.clone(), INSTANCE);
     let clock = Clock::system().unwrap();
@@ -85,7 +85,7 @@ async fn start(operators: &Operators, router: axum::Router) -> SocketAddr {
     address
 }
 
-fn alice() -> Operators {
+pub(crate) fn alice() -> Operators {
     Operators::new([
         ("bob".to_owned(), Secret::new("bob's")),
         ("alice".to_owned(), Secret::new("alice's")),
@@ -94,7 +94,7 @@ fn alice() -> Operators {
 
 impl House {
     /// An operation that a dead instance left behind.
-    fn left_behind(&self, id: &str) -> OperationKey {
+    pub(crate) fn left_behind(&self, id: &str) -> OperationKey {
         self.admitted(id, Principal::None, KeyValue::Derived, InstanceId(1))
     }
 
