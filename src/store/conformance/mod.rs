@@ -74,7 +74,9 @@ impl Subject {
 
 async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
     let clock = Clock::system().unwrap();
-    let opened = sqlite::open(dir.path(), instance, clock).await.unwrap();
+    let opened = sqlite::open(dir.path(), instance, clock, Arc::new(|_, _| ()))
+        .await
+        .unwrap();
     Register::new(opened.backend, instance)
 }
 

@@ -166,7 +166,7 @@ pub(super) async fn the_unsettled_are_listed_from_a_cursor(subject: Subject) {
     let mut seen = Vec::new();
     let mut after = 0;
     loop {
-        let page = subject.read().unsettled(after, 2).await.unwrap();
+        let page = subject.read().in_doubt(after, 2).await.unwrap();
         let Some((last, _)) = page.last() else { break };
         after = *last;
         seen.extend(
