@@ -61,7 +61,12 @@ struct Log {
 impl Upstream {
     /// Starts one on a port of its own.
     pub fn start(keys: Keys) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), keys)
+    }
+
+    /// Starts one at a given address, with an empty ledger.
+    pub fn start_at(address: SocketAddr, keys: Keys) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             keys,
@@ -109,6 +114,11 @@ impl Upstream {
     /// How many connections were ever made.
     pub fn connections(&self) -> usize {
         self.log().connections
+    }
+
+    /// How many connections are open now.
+    pub fn open_connections(&self) -> usize {
+        self.log().open.len()
     }
 
     /// Every byte that ever arrived, on all connections, as text.
