@@ -1,4 +1,84 @@
-//! The door of this room.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+//! The command line.
+//!
+//! What always holds: results go to standard output, everything else to standard error; exit codes
+//! are 0 fine, 1 refused, 2 usage, 3 unreachable; text that came from callers cannot steer the
+//! terminal.
+//!
+//! What it does not do: touch a register. Operator commands speak to a running instance.
+
+mod arguments;
+mod check;
+pub mod demo;
+mod failure;
+mod instance;
+mod operations;
+mod resources;
+pub mod serve;
+mod table;
+mod version;
+
+pub use arguments::{Demo, Serve};
+pub use failure::Failure;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+
+/// Parses the arguments of the process and does what they say.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(usage) => {
+            // Help and version come this way too. If nobody reads it there is nobody to tell.
+            let _ = usage.print();
+            return u8::try_from(usage.exit_code()).map_or(ExitCode::from(2), ExitCode::from);
+        }
+    };
+    let json = arguments.json;
+    match run(arguments) {
+        Ok(text) => failure::written(print(&text)),
+        Err(failure) => failure.report(json),
+    }
+}
+
+/// Does what the arguments say; answers what to print.
+fn run(arguments: Arguments) -> Result<String, Failure> {
+    let json = arguments.json;
+    match arguments.command {
+        Command::Serve(serve) => threads()?.block_on(serve::run(&serve)),
+        Command::Demo(demo) => threads()?.block_on(demo::run(&demo)),
+        Command::Check(check) => check::run(&check, json),
+        Command::Operations(command) => one_thread()?.block_on(operations::run(&command, json)),
+        Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
+        Command::Version => Ok(version::text(json)),
+    }
+}
+
+fn threads() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("fencepost")
+        .build();
+    runtime.map_err(Failure::Runtime)
+}
+
+fn one_thread() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.map_err(Failure::Runtime)
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
 }

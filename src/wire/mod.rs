@@ -10,7 +10,12 @@
 //! What it does not do: accept connections (`proxy`), send anything (`upstream`), decide
 //! (`protocol`).
 
+pub mod answer;
+pub mod body;
 pub mod canonical;
 pub mod fingerprint;
+pub mod hygiene;
 mod json;
 pub mod keys;
+pub mod problem;
+pub mod reply;

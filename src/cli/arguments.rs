@@ -1,0 +1,288 @@
+//! What can be typed.
+//!
+//! What always holds: a value that has a form (a state, a verdict) is parsed here, so that a mistake
+//! is a usage error before anything is asked of an instance.
+//!
+//! What it does not do: act.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::Secret;
+
+/// A sidecar fencing proxy: at most one accepted effect per operation, given the upstream's declared
+/// capability; otherwise an explicit `uncertain`, never a guess.
+#[derive(Parser)]
+#[command(name = "fencepost", version, arg_required_else_help = true)]
+pub(super) struct Arguments {
+    /// Print JSON rather than tables.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Run the proxy.
+    Serve(Serve),
+    /// See the story played over real sockets: a stale worker, a lost answer, a crash.
+    Demo(Demo),
+    /// Check config files: every problem, with line and column.
+    Check(Check),
+    /// Operations of a running instance.
+    #[command(subcommand)]
+    Operations(Operations),
+    /// Resources of a running instance, and which generation is authoritative.
+    #[command(subcommand)]
+    Resources(Resources),
+    /// Print the version.
+    Version,
+}
+
+/// `serve`.
+#[derive(Args)]
+pub struct Serve {
+    /// The config.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Least level that is logged, or a filter like `info,fencepost::proxy=debug`.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "FENCEPOST_LOG",
+        default_value = "info"
+    )]
+    pub log: String,
+}
+
+/// `demo`.
+#[derive(Args)]
+pub struct Demo {
+    /// End after the table instead of serving on.
+    #[arg(long)]
+    pub once: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Check {
+    /// Config files.
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Operations {
+    /// List operations, newest first.
+    List(OperationsList),
+    /// Show one operation with its event log.
+    Show(OperationShow),
+    /// Say how an operation ended. The verdict is kept with your name and reason.
+    Resolve(OperationResolve),
+}
+
+#[derive(Args)]
+pub(super) struct OperationsList {
+    /// Only those recorded in this state.
+    #[arg(long, value_enum)]
+    pub(super) state: Option<StateWord>,
+    /// Only those of this resource.
+    #[arg(long, value_name = "NAME")]
+    pub(super) resource: Option<String>,
+    /// Only those of this upstream, by its durable id.
+    #[arg(long, value_name = "ID")]
+    pub(super) upstream: Option<String>,
+    #[command(flatten)]
+    pub(super) page: Page,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+pub(super) struct OperationShow {
+    #[command(flatten)]
+    pub(super) name: OperationName,
+    /// Show stored bodies too. They are customer content; the instance logs who reads them.
+    #[arg(long)]
+    pub(super) bodies: bool,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+pub(super) struct OperationResolve {
+    #[command(flatten)]
+    pub(super) name: OperationName,
+    /// What you know.
+    #[arg(long, value_enum)]
+    pub(super) verdict: VerdictWord,
+    /// Why you are sure; kept with the operation.
+    #[arg(long)]
+    pub(super) reason: String,
+    /// With `applied`: status that callers get from now on. Default: 200.
+    #[arg(long)]
+    pub(super) status: Option<u16>,
+    /// With `applied`: content that callers get from now on, as JSON, or `@FILE` with JSON in it.
+    #[arg(long, value_name = "JSON")]
+    pub(super) body: Option<String>,
+    /// With `not-applied`: the next attempt goes out under a new upstream key. This gives up the
+    /// upstream's protection should you be wrong.
+    #[arg(long)]
+    pub(super) new_key: bool,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+pub(super) struct OperationName {
+    /// Durable id of the upstream.
+    pub(super) upstream: String,
+    /// Id of the operation.
+    pub(super) id: String,
+    /// Digest of the account or caller, or `none`; needed where several share the id.
+    #[arg(long, value_name = "DIGEST")]
+    pub(super) principal: Option<String>,
+    /// Incarnation of the resource; needed where several share the id.
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) incarnation: Option<u64>,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Resources {
+    /// List resources by name.
+    List(ResourcesList),
+    /// Show one resource, and what stands in its way.
+    Show(ResourceShow),
+}
+
+#[derive(Args)]
+pub(super) struct ResourcesList {
+    #[command(flatten)]
+    pub(super) page: Page,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+pub(super) struct ResourceShow {
+    /// Name of the resource.
+    pub(super) name: String,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+pub(super) struct Page {
+    /// At most so many, up to 500.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    pub(super) limit: u16,
+    /// Go on after an earlier page.
+    #[arg(long, value_name = "NEXT")]
+    pub(super) after: Option<String>,
+}
+
+/// How to reach a running instance.
+#[derive(Args)]
+pub(super) struct Instance {
+    /// Its operator API. Default: http://127.0.0.1:15000.
+    #[arg(long, value_name = "URL")]
+    pub(super) admin: Option<String>,
+    /// Find the operator API, and the token if there is one operator only, in its config.
+    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    pub(super) config: Option<PathBuf>,
+    /// An operator's token. Better in the environment, where other users do not see it.
+    #[arg(long, env = "FENCEPOST_TOKEN", hide_env_values = true, value_parser = secret)]
+    pub(super) token: Option<Secret>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum StateWord {
+    Intended,
+    Uncertain,
+    NeedsAttention,
+    NotApplied,
+    Completed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum VerdictWord {
+    Applied,
+    NotApplied,
+}
+
+impl StateWord {
+    /// The contract's word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Intended => "INTENDED",
+            Self::Uncertain => "UNCERTAIN",
+            Self::NeedsAttention => "NEEDS_ATTENTION",
+            Self::NotApplied => "NOT_APPLIED",
+            Self::Completed => "COMPLETED",
+        }
+    }
+}
+
+impl VerdictWord {
+    /// The API's word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::NotApplied => "not_applied",
+        }
+    }
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the shape of a value parser; every text is a token"
+)]
+fn secret(text: &str) -> Result<Secret, Infallible> {
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn mistakes_are_usage_errors() {
+        for bad in [
+            "fencepost operations list --state done",
+            "fencepost operations list --limit 0",
+            "fencepost operations resolve bank pay-1 --verdict maybe --reason x",
+            "fencepost operations resolve bank pay-1 --verdict applied",
+            "fencepost resources show",
+            "fencepost check",
+            "fencepost serve",
+            "fencepost resources list --admin http://a:1 --config f.yaml",
+        ] {
+            match Arguments::try_parse_from(bad.split(' ')) {
+                Err(usage) => assert_eq!(usage.exit_code(), 2, "{bad}"),
+                Ok(_) => panic!("{bad}"),
+            }
+        }
+    }
+
+    #[test]
+    fn json_may_stand_anywhere() {
+        for good in [
+            "fencepost --json version",
+            "fencepost version --json",
+            "fencepost operations show bank pay-1 --json --principal none",
+        ] {
+            assert!(
+                Arguments::try_parse_from(good.split(' ')).is_ok_and(|a| a.json),
+                "{good}"
+            );
+        }
+    }
+}

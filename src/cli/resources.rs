@@ -1,0 +1,162 @@
+//! `resources`: which generation is authoritative, and what stands in its way.
+//!
+//! What always holds: what is printed as JSON is what the instance said.
+//!
+//! What it does not do yet: advance, cancel, reopen.
+
+use std::fmt::Write;
+
+use super::arguments::{ResourceShow, Resources, ResourcesList};
+use super::failure::Failure;
+use super::operations;
+use super::table::{Facts, Table, clean, or_dash, shell_word};
+use crate::admin::client::path;
+use crate::admin::views::{ResourceDetail, ResourceList, ResourceView};
+
+/// Does it; answers what to print.
+pub(super) async fn run(command: &Resources, json: bool) -> Result<String, Failure> {
+    match command {
+        Resources::List(list) => self::list(list, json).await,
+        Resources::Show(show) => self::show(show, json).await,
+    }
+}
+
+async fn list(list: &ResourcesList, json: bool) -> Result<String, Failure> {
+    let client = list.instance.client()?;
+    let query = [
+        ("limit", Some(list.page.limit.to_string())),
+        ("after", list.page.after.clone()),
+    ];
+    let answer = client.read(&path(&["resources"], &query)).await?;
+    if json {
+        return Ok(format!("{answer:#}"));
+    }
+    Ok(listed(&client.understand(&answer)?))
+}
+
+async fn show(show: &ResourceShow, json: bool) -> Result<String, Failure> {
+    let client = show.instance.client()?;
+    let answer = client.read(&path(&["resources", &show.name], &[])).await?;
+    if json {
+        return Ok(format!("{answer:#}"));
+    }
+    Ok(shown(&client.understand(&answer)?))
+}
+
+fn listed(list: &ResourceList) -> String {
+    if list.resources.is_empty() {
+        return "no resources".to_owned();
+    }
+    let mut table = Table::new(["RESOURCE", "TOKEN", "STANDING", "ADMITTED"]);
+    for resource in &list.resources {
+        table.row([
+            resource.resource.clone(),
+            or_dash(resource.token.as_ref()),
+            standing(resource).to_owned(),
+            resource.admissions.to_string(),
+        ]);
+    }
+    let mut text = table.text();
+    if let Some(next) = &list.next {
+        let _ = writeln!(text, "more: --after {}", clean(&shell_word(next)));
+    }
+    text
+}
+
+fn standing(resource: &ResourceView) -> &'static str {
+    if resource.cancelled {
+        "cancelled"
+    } else if resource.closed {
+        "cut off: only a newer token is let in"
+    } else {
+        "open"
+    }
+}
+
+fn shown(detail: &ResourceDetail) -> String {
+    let resource = &detail.resource;
+    let first = resource.first_operation.as_ref();
+    let mut facts = Facts::default();
+    facts
+        .fact("resource", Some(&resource.resource))
+        .fact("token", Some(or_dash(resource.token.as_ref())))
+        .fact("standing", Some(standing(resource)))
+        .fact("source", resource.source.as_ref())
+        .fact("acquisition", resource.acquisition.as_ref())
+        .fact("sequence", resource.sequence.as_ref())
+        .fact(
+            "first operation",
+            first.map(|key| format!("{} {}", key.upstream, key.id)),
+        )
+        .fact("incarnation", Some(resource.incarnation))
+        .fact("admitted", Some(resource.admissions))
+        .fact(
+            "cut off up to",
+            Some(resource.cut_off).filter(|number| *number > 0),
+        );
+    let mut text = facts.text();
+    if detail.unsettled.is_empty() {
+        text.push_str("\nnothing is unsettled\n");
+    } else {
+        let _ = write!(
+            text,
+            "\nunsettled, oldest first\n{}",
+            operations::table(&detail.unsettled)
+        );
+    }
+    if let Some(last) = &detail.last_completed {
+        let table = operations::table(std::slice::from_ref(last));
+        let _ = write!(text, "\nlast completed\n{table}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource() -> ResourceView {
+        ResourceView {
+            resource: "account:1".to_owned(),
+            incarnation: 0,
+            token: Some("3:108".to_owned()),
+            closed: false,
+            cancelled: false,
+            source: None,
+            acquisition: None,
+            sequence: None,
+            first_operation: None,
+            admissions: 4,
+            cut_off: 0,
+        }
+    }
+
+    #[test]
+    fn a_list_shows_the_authoritative_token() {
+        let list = ResourceList {
+            resources: vec![resource()],
+            next: Some("account:1".to_owned()),
+        };
+        assert_eq!(
+            listed(&list),
+            "RESOURCE   TOKEN  STANDING  ADMITTED\n\
+             account:1  3:108  open      4\n\
+             more: --after account:1\n"
+        );
+    }
+
+    #[test]
+    fn a_resource_without_obstacles_says_so() {
+        let detail = ResourceDetail {
+            resource: resource(),
+            unsettled: vec![],
+            last_completed: None,
+        };
+        let text = shown(&detail);
+        assert!(
+            text.starts_with("resource     account:1\ntoken        3:108\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("\nnothing is unsettled\n"), "{text}");
+    }
+}

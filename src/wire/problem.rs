@@ -1,0 +1,174 @@
+//! Refusals and faults, told to the caller as problem+json (RFC 9457).
+//!
+//! What always holds: the mapping is exhaustive, from every [`Rejection`] and every [`Fault`] to one
+//! row of the contract's table (§6). Every problem says whether a retry can help, and a sentence a
+//! person can act on. It names ids, tokens and fields, never the values or content of a request.
+//!
+//! Members beyond RFC 9457: `retry` (`never`, `same-operation`, `after-settlement`), `operation` and
+//! `resource` where they are known, and what the refusal is about: `presented`, `current`,
+//! `acquisition`, `sequence`, `last_sequence` (all as text), `predecessor`, `first`, `by`.
+//!
+//! What it does not do: decide (`protocol`), or shape errors like a vendor's own.
+
+mod row;
+mod wording;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::{Map, Value};
+
+use super::reply::{Reply, Source};
+use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::rejection::Rejection;
+
+pub use row::{Retry, Row};
+use wording::Wording;
+
+/// Why the proxy itself could not do what was asked, or would not read it. Nothing was sent, except
+/// where the operation is in flight or uncertain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// No route, or a path that two servers could read as two routes.
+    NoRoute {
+        /// What is wrong with the request line, for its author.
+        why: &'static str,
+    },
+    /// The caller's key is required and absent.
+    KeyRequired {
+        /// The header it belongs in.
+        header: HeaderName,
+    },
+    /// The caller's key cannot be read.
+    KeyMalformed {
+        /// The header it came in.
+        header: HeaderName,
+    },
+    /// A value that the identity or the fingerprint is made of cannot be had.
+    IdentityMissing {
+        /// Which, and why; no content of it.
+        field: String,
+    },
+    /// The content is longer than the route allows.
+    BodyTooLarge {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// All room for buffered bodies is taken.
+    Overloaded,
+    /// The proxy is stopping.
+    Draining,
+    /// The register cannot commit.
+    StoreUnavailable,
+    /// No connection could be made.
+    UpstreamUnreachable,
+    /// The time to send had passed before the first byte could leave.
+    DispatchExpired,
+    /// The operation is under way, and the time to join it has passed.
+    OperationInFlight,
+    /// Nobody knows how the operation ended.
+    OutcomeUncertain {
+        /// The route's status for it; 504 unless configured.
+        status: StatusCode,
+    },
+}
+
+/// What a problem is about, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About<'a> {
+    /// The caller's operation.
+    pub operation: Option<&'a OperationKey>,
+    /// Its resource.
+    pub resource: Option<&'a ResourceKey>,
+}
+
+/// The reply to a request that the rules refused.
+pub fn refused(rejection: &Rejection, about: About<'_>) -> Reply {
+    let row = Row::of_rejection(rejection);
+    let about = About {
+        operation: named_by(rejection).or(about.operation),
+        ..about
+    };
+    written(row, row.status(), &Wording::of_rejection(rejection), about)
+}
+
+/// The reply to a request that the proxy could not serve.
+pub fn fault(fault: &Fault, about: About<'_>) -> Reply {
+    let row = Row::of_fault(fault);
+    let status = match fault {
+        Fault::OutcomeUncertain { status } => *status,
+        _ => row.status(),
+    };
+    let mut reply = written(row, status, &Wording::of_fault(fault), about);
+    if matches!(fault, Fault::BodyTooLarge { .. }) {
+        // The rest of the content is not read; the connection cannot be used again.
+        let close = HeaderValue::from_static("close");
+        reply.headers.insert(CONNECTION, close);
+    }
+    reply
+}
+
+/// The caller's operation as the register knows it, where the refusal carries it.
+fn named_by(rejection: &Rejection) -> Option<&OperationKey> {
+    match rejection {
+        Rejection::AnswerExpired(key) | Rejection::NeedsAttention(key) => Some(key),
+        Rejection::TokenRequired
+        | Rejection::TokenMalformed
+        | Rejection::StaleToken { .. }
+        | Rejection::TokenUnknown { .. }
+        | Rejection::TokenHeldByAnother { .. }
+        | Rejection::KeyReused
+        | Rejection::LeaseNotCurrent
+        | Rejection::ResourceCancelled
+        | Rejection::GenerationUsed { .. }
+        | Rejection::SequenceRegressed { .. }
+        | Rejection::PredecessorUnsettled { .. }
+        | Rejection::NearDuplicate { .. } => None,
+    }
+}
+
+fn written(row: Row, status: StatusCode, wording: &Wording, about: About<'_>) -> Reply {
+    let mut reply = Reply::new(status, Source::Proxy);
+    let headers = &mut reply.headers;
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(seconds) = row.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(key) = about.operation {
+        reply.about(key);
+        if row.is_unsettled() {
+            reply.locate(key);
+        }
+    }
+    reply.body = document(row, status, wording, about);
+    reply
+}
+
+fn document(row: Row, status: StatusCode, wording: &Wording, about: About<'_>) -> Bytes {
+    let mut members = Map::new();
+    let mut member = |name: &str, value: Value| members.insert(name.to_owned(), value);
+    let kind = format!("urn:fencepost:problem:{}", row.name());
+    member("type", Value::from(kind));
+    member("title", Value::from(row.title()));
+    member("status", Value::from(status.as_u16()));
+    member("detail", Value::from(wording.detail.as_str()));
+    member("retry", Value::from(row.retry().word()));
+    if let Some(key) = about.operation {
+        member("operation", Value::from(key.id.as_str()));
+        member("upstream", Value::from(key.upstream.as_str()));
+    }
+    if let Some(key) = about.resource {
+        member("resource", Value::from(key.name.as_str()));
+    }
+    for (name, value) in &wording.members {
+        member(name, value.clone());
+    }
+    Bytes::from(Value::Object(members).to_string())
+}
+
+#[cfg(test)]
+mod tests;

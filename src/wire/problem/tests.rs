@@ -1,0 +1,231 @@
+use super::*;
+use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, Sequence, Tenant};
+use crate::protocol::rejection::UnknownToken;
+use crate::wire::reply::fixtures::operation;
+use crate::wire::reply::{OPERATION, SOURCE};
+use http::header::LOCATION;
+
+/// The table of the contract, §6, but for the rows of the worker API.
+const CONTRACT: &str = "
+idempotency-key-required 400 never -
+idempotency-key-malformed 400 never -
+fencing-token-malformed 400 never -
+identity-missing 400 never -
+stale-fencing-token 412 never -
+token-held-by-another 412 never -
+generation-used 412 never -
+sequence-regressed 412 never -
+lease-not-current 412 never -
+fencing-token-unknown 412 after-settlement -
+fencing-token-required 428 never -
+idempotency-key-reused 422 never -
+operation-in-flight 409 same-operation Retry-After
+predecessor-unsettled 409 same-operation Retry-After
+predecessor-unsettled 409 after-settlement -
+needs-attention 409 after-settlement -
+near-duplicate 409 never -
+resource-cancelled 410 never -
+answer-expired 410 never -
+outcome-uncertain 504 same-operation Retry-After
+upstream-unreachable 502 same-operation -
+store-unavailable 503 same-operation Retry-After
+draining 503 same-operation Retry-After
+overloaded 503 same-operation Retry-After
+dispatch-expired 503 same-operation Retry-After
+body-too-large 413 never -
+no-route 421 never -
+";
+
+fn token(text: &str) -> FencingToken {
+    FencingToken::parse(text).unwrap()
+}
+
+fn rejections() -> Vec<Rejection> {
+    let other = || Box::new(operation("other:\"1\""));
+    vec![
+        Rejection::TokenRequired,
+        Rejection::TokenMalformed,
+        Rejection::StaleToken {
+            presented: token("107"),
+            current: Some(token("9007199254740993")),
+        },
+        Rejection::TokenUnknown {
+            presented: token("3:1"),
+            why: UnknownToken::LaterEpoch,
+        },
+        Rejection::TokenHeldByAnother {
+            presented: token("107"),
+            acquisition: Some(AcquisitionId::new("a-1")),
+        },
+        Rejection::KeyReused,
+        Rejection::AnswerExpired(other()),
+        Rejection::NeedsAttention(other()),
+        Rejection::LeaseNotCurrent,
+        Rejection::ResourceCancelled,
+        Rejection::GenerationUsed { by: other() },
+        Rejection::SequenceRegressed {
+            presented: None,
+            last: Sequence::parse("4"),
+        },
+        Rejection::PredecessorUnsettled {
+            predecessor: other(),
+            waiting_may_help: true,
+        },
+        Rejection::PredecessorUnsettled {
+            predecessor: other(),
+            waiting_may_help: false,
+        },
+        Rejection::NearDuplicate { first: other() },
+    ]
+}
+
+fn faults() -> Vec<Fault> {
+    let header = HeaderName::from_static("idempotency-key");
+    vec![
+        Fault::NoRoute { why: "No route" },
+        Fault::KeyRequired {
+            header: header.clone(),
+        },
+        Fault::KeyMalformed { header },
+        Fault::IdentityMissing {
+            field: "json /id".to_owned(),
+        },
+        Fault::BodyTooLarge { limit: 1_048_576 },
+        Fault::Overloaded,
+        Fault::Draining,
+        Fault::StoreUnavailable,
+        Fault::UpstreamUnreachable,
+        Fault::DispatchExpired,
+        Fault::OperationInFlight,
+        Fault::OutcomeUncertain {
+            status: StatusCode::GATEWAY_TIMEOUT,
+        },
+    ]
+}
+
+fn replies(about: About<'_>) -> Vec<Reply> {
+    let refused = rejections().into_iter().map(|why| refused(&why, about));
+    let faults = faults().into_iter().map(|why| fault(&why, about));
+    refused.chain(faults).collect()
+}
+
+fn read(reply: &Reply) -> Value {
+    serde_json::from_slice(&reply.body).unwrap()
+}
+
+#[test]
+fn every_row_of_the_contract_and_no_other() {
+    let mut seen: Vec<String> = replies(About::default())
+        .iter()
+        .map(|reply| {
+            let document = read(reply);
+            let kind = document["type"].as_str().unwrap();
+            let name = kind.strip_prefix("urn:fencepost:problem:").unwrap();
+            let retry = document["retry"].as_str().unwrap();
+            let after = match reply.headers.get(RETRY_AFTER) {
+                Some(seconds) => {
+                    assert!(seconds.to_str().unwrap().parse::<u64>().unwrap() > 0);
+                    "Retry-After"
+                }
+                None => "-",
+            };
+            assert_eq!(document["status"], reply.status.as_u16());
+            format!("{name} {} {retry} {after}", reply.status.as_u16())
+        })
+        .collect();
+    let mut expected: Vec<&str> = CONTRACT.lines().filter(|row| !row.is_empty()).collect();
+    seen.sort();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn every_problem_is_complete() {
+    let key = operation("pay:\"1\"\r\n");
+    let resource = ResourceKey {
+        tenant: Tenant::new("t"),
+        name: ResourceName::new("statement:\\42"),
+    };
+    let about = About {
+        operation: Some(&key),
+        resource: Some(&resource),
+    };
+    for reply in replies(about) {
+        let document = read(&reply);
+        assert_eq!(reply.headers[CONTENT_TYPE], "application/problem+json");
+        assert_eq!(reply.headers[SOURCE], "proxy");
+        assert!(reply.headers.contains_key(OPERATION));
+        assert_eq!(document["resource"], "statement:\\42");
+        assert!(document["operation"].is_string());
+        assert_eq!(document["upstream"], "bank/eu");
+        assert!(!document["title"].as_str().unwrap().is_empty());
+        let detail = document["detail"].as_str().unwrap();
+        assert!(detail.ends_with('.') && !detail.contains("  "), "{detail}");
+    }
+}
+
+#[test]
+fn only_unsettled_operations_are_located() {
+    let key = operation("pay:1");
+    let about = About {
+        operation: Some(&key),
+        resource: None,
+    };
+    for reply in replies(about) {
+        let document = read(&reply);
+        let kind = document["type"].as_str().unwrap();
+        let unsettled = [
+            "operation-in-flight",
+            "needs-attention",
+            "outcome-uncertain",
+        ]
+        .iter()
+        .any(|name| kind.ends_with(name));
+        assert_eq!(reply.headers.contains_key(LOCATION), unsettled, "{kind}");
+    }
+}
+
+#[test]
+fn tokens_are_text_to_the_last_digit() {
+    let stale = Rejection::StaleToken {
+        presented: token("107"),
+        current: Some(token("9007199254740993")),
+    };
+    let document = read(&refused(&stale, About::default()));
+    assert_eq!(document["presented"], "107");
+    assert_eq!(document["current"], "9007199254740993");
+}
+
+#[test]
+fn the_operation_in_the_way_is_named_with_its_place() {
+    let rejection = Rejection::PredecessorUnsettled {
+        predecessor: Box::new(operation("a/b")),
+        waiting_may_help: true,
+    };
+    let own = operation("mine");
+    let about = About {
+        operation: Some(&own),
+        resource: None,
+    };
+    let document = read(&refused(&rejection, about));
+    assert_eq!(document["operation"], "mine");
+    assert_eq!(document["predecessor"]["operation"], "a/b");
+    assert_eq!(
+        document["predecessor"]["location"],
+        "/v1/operations/bank%2Feu/a%2Fb"
+    );
+}
+
+#[test]
+fn a_route_chooses_the_status_of_uncertainty() {
+    let status = StatusCode::ACCEPTED;
+    let reply = fault(&Fault::OutcomeUncertain { status }, About::default());
+    assert_eq!(reply.status, status);
+    assert_eq!(read(&reply)["status"], 202);
+}
+
+#[test]
+fn unread_content_closes_the_connection() {
+    let reply = fault(&Fault::BodyTooLarge { limit: 1 }, About::default());
+    assert_eq!(reply.headers[CONNECTION], "close");
+}

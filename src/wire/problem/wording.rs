@@ -1,0 +1,216 @@
+//! What is wrong this time, in a sentence that a person can act on, and in members for a program.
+//!
+//! What always holds: sentences say what happened, that nothing was sent where nothing was, and what
+//! to do next. Tokens and sequences are text: no reader may round them.
+//!
+//! What it does not do: quote keys that could not be read, header values or content.
+
+use serde_json::{Value, json};
+
+use super::Fault;
+use crate::protocol::ids::OperationKey;
+use crate::protocol::rejection::{Rejection, UnknownToken};
+use crate::wire::reply::location;
+
+/// The variable part of a problem.
+pub(super) struct Wording {
+    pub(super) detail: String,
+    pub(super) members: Vec<(&'static str, Value)>,
+}
+
+impl Wording {
+    pub(super) fn of_rejection(rejection: &Rejection) -> Self {
+        Self {
+            detail: sentence(rejection),
+            members: members(rejection),
+        }
+    }
+
+    pub(super) fn of_fault(fault: &Fault) -> Self {
+        let detail = match fault {
+            Fault::NoRoute { why } => format!("{why}. Nothing was sent."),
+            Fault::KeyRequired { header } => format!(
+                "This request needs the field {header}: one value for each logical operation, the \
+                 same for all its retries. Nothing was sent."
+            ),
+            Fault::KeyMalformed { header } => format!(
+                "The field {header} holds 1 to 255 visible ASCII characters, bare or in quotes, and \
+                 occurs once. Nothing was sent."
+            ),
+            Fault::IdentityMissing { field } => {
+                format!("What identifies the operation cannot be had: {field}. Nothing was sent.")
+            }
+            Fault::BodyTooLarge { limit } => format!(
+                "The content of this request may be at most {limit} bytes long (`limits.body`). \
+                 Nothing was sent."
+            ),
+            Fault::Overloaded => {
+                "Too much content is held at once. Send the same request again. Nothing was sent."
+                    .to_owned()
+            }
+            Fault::Draining => {
+                "This proxy admits nothing more. Send the same request again. Nothing was sent."
+                    .to_owned()
+            }
+            Fault::StoreUnavailable => {
+                "The intent cannot be recorded, so nothing was sent. Send the same request again."
+                    .to_owned()
+            }
+            Fault::UpstreamUnreachable => {
+                "No connection could be made, or it was lost before the first byte. Nothing was sent. \
+                 Send the same request again."
+                    .to_owned()
+            }
+            Fault::DispatchExpired => {
+                "The request was held up between its admission and its first byte. Nothing was sent. \
+                 Send the same request again."
+                    .to_owned()
+            }
+            Fault::OperationInFlight => {
+                "It was sent and not answered yet. Send the same request again to get its answer; it \
+                 will not be sent twice."
+                    .to_owned()
+            }
+            Fault::OutcomeUncertain { .. } => {
+                "It may have taken effect; that is being found out. Send the same request again under \
+                 the same identity to get the outcome. A new identity could make a second effect."
+                    .to_owned()
+            }
+        };
+        Self {
+            detail,
+            members: Vec::new(),
+        }
+    }
+}
+
+fn sentence(rejection: &Rejection) -> String {
+    let fixed = match rejection {
+        Rejection::TokenRequired => {
+            "This effect is fenced: send the fencing token of your lease with it. Nothing was sent."
+        }
+        Rejection::TokenMalformed => {
+            "A fencing token is a decimal number below 2^63, or epoch:generation, in exactly one \
+             field; a sequence is such a number. Nothing was sent."
+        }
+        Rejection::StaleToken { .. } => {
+            "A newer owner has acted on this resource, or its token epoch has passed. Stop working \
+             on it; acquire the lease again before anything else. Nothing was sent."
+        }
+        Rejection::TokenUnknown { why, .. } => return unknown_token(*why),
+        Rejection::TokenHeldByAnother { .. } => {
+            "Two acquisitions present this token. Only the one that was named with it first may use \
+             it; acquire the lease again. Nothing was sent."
+        }
+        Rejection::KeyReused => {
+            "An operation of this identity exists with another method, path, query or body. A \
+             different operation needs a different identity. Nothing was sent."
+        }
+        Rejection::AnswerExpired(_) => {
+            "The operation ended some time ago and is not repeated; only its answer is gone. Look \
+             the effect up at the upstream. Nothing was sent."
+        }
+        Rejection::NeedsAttention(_) => {
+            "Nobody knows whether the effect happened, and no automatic step can find out. An \
+             operator has to look it up and resolve it (`fencepost operations resolve`)."
+        }
+        Rejection::LeaseNotCurrent => {
+            "This effect needs a lease that is live right now, and this instance does not know it to \
+             be. Renew or acquire the lease through this instance. Nothing was sent."
+        }
+        Rejection::ResourceCancelled => {
+            "An operator cancelled this resource. Nothing is sent for it until it is reopened."
+        }
+        Rejection::GenerationUsed { .. } => {
+            "Each generation of this resource has one operation, and this one had another. Acquire \
+             the lease again for a new generation. Nothing was sent."
+        }
+        Rejection::SequenceRegressed { .. } => {
+            "Operations of this resource are numbered: send a sequence above the last one that was \
+             admitted under this token. Nothing was sent."
+        }
+        Rejection::PredecessorUnsettled {
+            waiting_may_help: true,
+            ..
+        } => {
+            "An older operation of this resource may still take effect. Send the same request again \
+             when it is settled. Nothing was sent."
+        }
+        Rejection::PredecessorUnsettled {
+            waiting_may_help: false,
+            ..
+        } => {
+            "An older operation of this resource may have taken effect, and only a person can find \
+             out. An operator has to resolve it first. Nothing was sent."
+        }
+        Rejection::NearDuplicate { .. } => {
+            "The very same request is unsettled under another identity. Repeat that one to get its \
+             answer; a retry must not change its key. Nothing was sent."
+        }
+    };
+    fixed.to_owned()
+}
+
+fn members(rejection: &Rejection) -> Vec<(&'static str, Value)> {
+    match rejection {
+        Rejection::StaleToken { presented, current } => texts([
+            ("presented", Some(presented as &dyn ToString)),
+            ("current", current.as_ref().map(|token| token as _)),
+        ]),
+        Rejection::TokenUnknown { presented, .. } => texts([("presented", Some(presented as _))]),
+        Rejection::TokenHeldByAnother {
+            presented,
+            acquisition,
+        } => texts([
+            ("presented", Some(presented as &dyn ToString)),
+            ("acquisition", acquisition.as_ref().map(|id| id as _)),
+        ]),
+        Rejection::SequenceRegressed { presented, last } => texts([
+            ("sequence", presented.as_ref().map(|it| it as &dyn ToString)),
+            ("last_sequence", last.as_ref().map(|it| it as _)),
+        ]),
+        Rejection::GenerationUsed { by } => vec![("by", reference(by))],
+        Rejection::PredecessorUnsettled { predecessor, .. } => {
+            vec![("predecessor", reference(predecessor))]
+        }
+        Rejection::NearDuplicate { first } => vec![("first", reference(first))],
+        Rejection::TokenRequired
+        | Rejection::TokenMalformed
+        | Rejection::KeyReused
+        | Rejection::AnswerExpired(_)
+        | Rejection::NeedsAttention(_)
+        | Rejection::LeaseNotCurrent
+        | Rejection::ResourceCancelled => Vec::new(),
+    }
+}
+
+/// Those that are there.
+fn texts<const N: usize>(
+    values: [(&'static str, Option<&dyn ToString>); N],
+) -> Vec<(&'static str, Value)> {
+    values
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, Value::from(value?.to_string()))))
+        .collect()
+}
+
+fn unknown_token(why: UnknownToken) -> String {
+    let reason = match why {
+        UnknownToken::LaterEpoch => "is of an epoch that has not started",
+        UnknownToken::NeverIssued => "is above everything that its source has issued",
+        UnknownToken::TooFarAhead => "is too far above the highest one seen",
+        UnknownToken::OtherSource => "is of another source than the resource's",
+    };
+    format!(
+        "The token {reason}. If it is genuine, an operator can let it in (`fencepost resources \
+         accept`). Nothing was sent."
+    )
+}
+
+fn reference(key: &OperationKey) -> Value {
+    json!({
+        "operation": key.id.as_str(),
+        "upstream": key.upstream.as_str(),
+        "location": location(key),
+    })
+}

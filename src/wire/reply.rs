@@ -1,0 +1,207 @@
+//! What a caller is sent: status, fields, content.
+//!
+//! What always holds: a reply holds no framing. Content-Length and the like are made anew for the
+//! connection it goes out on, and where HTTP allows no content (answers to HEAD, 204, 205, 304) none
+//! is sent, whatever was stored. Content is shared with the record, not copied.
+//!
+//! What it does not do: choose what to say (`answer`, `problem`).
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http_body_util::Full;
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::protocol::ids::OperationKey;
+
+/// `Fencepost-Source`: who made this reply, see [`Source`].
+pub const SOURCE: HeaderName = HeaderName::from_static("fencepost-source");
+/// `Fencepost-Operation`: the id of the operation that this reply is about.
+pub const OPERATION: HeaderName = HeaderName::from_static("fencepost-operation");
+/// `Fencepost-State`: `uncertain` on an answer that proves nothing, `stale-token` on an outcome that
+/// is replayed to a caller whose token is outdated. Absent otherwise.
+pub const STATE: HeaderName = HeaderName::from_static("fencepost-state");
+/// `Fencepost-Completed`: when a replayed outcome was recorded, RFC 3339.
+pub const COMPLETED: HeaderName = HeaderName::from_static("fencepost-completed");
+/// `Fencepost-Provenance`: who said how a replayed operation ended.
+pub const PROVENANCE: HeaderName = HeaderName::from_static("fencepost-provenance");
+/// `Fencepost-Body: not-kept` where the answer was too large to keep.
+pub const BODY: HeaderName = HeaderName::from_static("fencepost-body");
+/// `Idempotent-Replayed: true`: this answer was given before.
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Who made a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The upstream, just now.
+    Upstream,
+    /// The upstream, earlier; or whoever settled the operation.
+    Stored,
+    /// This proxy.
+    Proxy,
+}
+
+/// A reply.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields, none of them about framing.
+    pub headers: HeaderMap,
+    /// Its content.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// An empty one.
+    pub fn new(status: StatusCode, source: Source) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(SOURCE, HeaderValue::from_static(source.word()));
+        Self {
+            status,
+            headers,
+            body: Bytes::new(),
+        }
+    }
+
+    /// Adds stored fields, after those already there. Names and values came from a header map, so
+    /// that all of them can be written again.
+    pub(super) fn append<'f>(&mut self, fields: impl Iterator<Item = &'f (Bytes, Bytes)>) {
+        for (name, value) in fields {
+            let name = HeaderName::from_bytes(name);
+            let value = HeaderValue::from_maybe_shared(value.clone());
+            if let (Ok(name), Ok(value)) = (name, value) {
+                self.headers.append(name, value);
+            }
+        }
+    }
+
+    /// Names the operation.
+    pub(super) fn about(&mut self, key: &OperationKey) {
+        self.headers.insert(OPERATION, id_value(key));
+    }
+
+    /// Says where the operation can be looked at.
+    pub(super) fn locate(&mut self, key: &OperationKey) {
+        if let Ok(path) = HeaderValue::try_from(location(key)) {
+            self.headers.insert(http::header::LOCATION, path);
+        }
+    }
+
+    /// The response to a request of this method.
+    pub fn into_response(self, method: &Method) -> Response<Full<Bytes>> {
+        let bare = *method == Method::HEAD
+            || matches!(
+                self.status,
+                StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+            );
+        let body = if bare { Bytes::new() } else { self.body };
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+impl Source {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Upstream => "upstream",
+            Self::Stored => "stored",
+            Self::Proxy => "proxy",
+        }
+    }
+}
+
+// Customer content never enters logs.
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Reply({}, {} fields, {} bytes)",
+            self.status,
+            self.headers.len(),
+            self.body.len()
+        )
+    }
+}
+
+/// Path of an operation in the worker and operator APIs.
+pub fn location(key: &OperationKey) -> String {
+    const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'_')
+        .remove(b'.')
+        .remove(b'~');
+    let upstream = utf8_percent_encode(key.upstream.as_str(), SEGMENT);
+    let id = utf8_percent_encode(key.id.as_str(), SEGMENT);
+    format!("/v1/operations/{upstream}/{id}")
+}
+
+/// The id as a field value: exact where it is visible ASCII, as all ids named by callers are; what
+/// is not, percent-encoded.
+fn id_value(key: &OperationKey) -> HeaderValue {
+    const INVISIBLE: &AsciiSet = &CONTROLS.add(b' ');
+    let text = utf8_percent_encode(key.id.as_str(), INVISIBLE).to_string();
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+pub(super) mod fixtures {
+    use crate::protocol::ids::{
+        Incarnation, OperationId, OperationKey, Principal, Tenant, UpstreamId,
+    };
+
+    pub(crate) fn operation(id: &str) -> OperationKey {
+        OperationKey {
+            tenant: Tenant::new("t"),
+            upstream: UpstreamId::new("bank/eu"),
+            principal: Principal::None,
+            id: OperationId::new(id),
+            incarnation: Incarnation(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixtures::operation;
+    use super::*;
+    use http_body::Body;
+
+    #[test]
+    fn ids_cannot_leave_their_path_segment_or_header_line() {
+        for (id, path, value) in [
+            ("order-1", "order-1", "order-1"),
+            ("publish:a/b:7", "publish%3Aa%2Fb%3A7", "publish:a/b:7"),
+            ("../../x", "..%2F..%2Fx", "../../x"),
+            ("50%", "50%25", "50%"),
+            ("a\r\nx: y", "a%0D%0Ax%3A%20y", "a%0D%0Ax:%20y"),
+            ("é", "%C3%A9", "%C3%A9"),
+        ] {
+            let mut reply = Reply::new(StatusCode::OK, Source::Proxy);
+            reply.about(&operation(id));
+            reply.locate(&operation(id));
+            let expected = format!("/v1/operations/bank%2Feu/{path}");
+            assert_eq!(reply.headers[http::header::LOCATION], *expected);
+            assert_eq!(reply.headers[OPERATION], value);
+        }
+    }
+
+    /// B26: no content where HTTP has room for none, whatever is stored.
+    #[test]
+    fn answers_that_cannot_have_content_have_none() {
+        for (method, status, expected) in [
+            (Method::POST, 200, Some(2)),
+            (Method::POST, 402, Some(2)),
+            (Method::HEAD, 200, Some(0)),
+            (Method::DELETE, 204, Some(0)),
+            (Method::PUT, 205, Some(0)),
+            (Method::PUT, 304, Some(0)),
+        ] {
+            let mut reply = Reply::new(StatusCode::from_u16(status).unwrap(), Source::Stored);
+            reply.body = Bytes::from_static(b"no");
+            let response = reply.into_response(&method);
+            assert_eq!(response.body().size_hint().exact(), expected, "{status}");
+        }
+    }
+}
