@@ -52,8 +52,10 @@ fn the_fence_rises_even_if_the_newer_owner_only_repeats_an_old_operation() {
     assert_replayed(&repeated, &paid);
     let stale = pay_from(&proxy, "42", "107", "power").send();
     assert_refused(&stale, 412, "stale-fencing-token", "never");
-    // What was done once ever is told to whoever asks for it.
-    assert_replayed(&pay_from(&proxy, "42", "107", "rent").send(), &paid);
+    // What was done once ever is told to whoever asks for it; Alice learns that she must not go on.
+    let told = pay_from(&proxy, "42", "107", "rent").send();
+    assert_replayed(&told, &paid);
+    assert_eq!(told.field("fencepost-state"), Some("stale-token"));
     assert_eq!(upstream.effects_on("/accounts/42/payments"), 1);
 }
 
