@@ -257,7 +257,7 @@ impl Backend for StandIn {
         })
     }
 
-    fn unsettled(&self, _after: u64, _limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+    fn in_doubt(&self, _after: u64, _limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
         self.ask(|_| vec![])
     }
 

@@ -8,9 +8,14 @@
 
 #![warn(missing_docs)]
 
+mod field;
+mod parse;
 mod problems;
+mod profile;
+mod scalar;
 mod secret;
 mod settings;
+mod tree;
 
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use secret::Secret;
@@ -21,6 +26,9 @@ pub use settings::{
 
 use std::path::Path;
 
+use field::Field;
+use problems::Findings;
+
 /// Reads and parses a file. Relative paths in it are taken as they are.
 pub fn load(path: &Path) -> Result<(Config, Warnings), Problems> {
     match std::fs::read_to_string(path) {
@@ -30,9 +38,28 @@ pub fn load(path: &Path) -> Result<(Config, Warnings), Problems> {
 }
 
 /// Parses a config; `name` is what problems call it.
-pub fn parse(_text: &str, name: &str) -> Result<(Config, Warnings), Problems> {
-    Err(Problems::unreadable(
-        Path::new(name),
-        &std::io::ErrorKind::Unsupported.into(),
-    ))
+pub fn parse(text: &str, name: &str) -> Result<(Config, Warnings), Problems> {
+    let findings = Findings::default();
+    let config = tree::build(text, &findings)
+        .and_then(|root| parse::config(&Field::root(&root, &findings), digest(text)));
+    let list = findings.into_list();
+    let refused = list
+        .iter()
+        .any(|problem| problem.severity == Severity::Error);
+    match config {
+        Some(config) if !refused => Ok((config, Warnings::new(name, list))),
+        Some(_) | None => Err(Problems::new(name, list)),
+    }
 }
+
+fn digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

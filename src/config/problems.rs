@@ -5,6 +5,7 @@
 //!
 //! What it does not do: decide whether to start (`cli`).
 
+use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 
@@ -30,6 +31,49 @@ pub struct Problem {
     pub message: String,
     /// How bad it is.
     pub severity: Severity,
+}
+
+/// A line and a column, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+impl Place {
+    pub(super) const START: Self = Self { line: 1, column: 1 };
+}
+
+/// Collects problems while a file is read. Shared by everything that reads; a list, nothing else.
+#[derive(Debug, Default)]
+pub(super) struct Findings(RefCell<Vec<Problem>>);
+
+impl Findings {
+    pub(super) fn error(&self, path: &str, at: Place, message: impl Into<String>) {
+        self.push(path, at, message.into(), Severity::Error);
+    }
+
+    pub(super) fn warn(&self, path: &str, at: Place, message: impl Into<String>) {
+        self.push(path, at, message.into(), Severity::Warning);
+    }
+
+    fn push(&self, path: &str, at: Place, message: String, severity: Severity) {
+        self.0.borrow_mut().push(Problem {
+            path: path.to_owned(),
+            line: at.line,
+            column: at.column,
+            message,
+            severity,
+        });
+    }
+
+    /// All of them, in the order of the file; the same one only once.
+    pub(super) fn into_list(self) -> Vec<Problem> {
+        let mut list = self.0.into_inner();
+        list.sort_by_key(|problem| (problem.line, problem.column));
+        list.dedup();
+        list
+    }
 }
 
 /// Why a file was refused: every error, and the warnings between them. `Display` prints one a line,

@@ -1,15 +1,26 @@
 //! A secret from the config.
 //!
-//! What always holds: neither `Debug` nor `Display` shows it (there is no `Display`); it is compared
-//! in a time that does not depend on where two texts differ.
+//! What always holds: `Debug` does not show it, and there is no `Display`; it is compared in a time
+//! that does not depend on where two texts differ; a problem with its source names the source only.
 //!
 //! What it does not do: wipe memory; whoever can read this process's memory has more than this.
 
 use std::fmt;
 
+use ring::hmac;
+
 /// A text that must not be shown.
 #[derive(Clone)]
 pub struct Secret(String);
+
+/// Where a secret stood.
+#[derive(Debug)]
+pub(super) enum Resolved {
+    /// In the config file itself.
+    Literal(Secret),
+    /// In the environment or in a file of its own.
+    Elsewhere(Secret),
+}
 
 impl Secret {
     /// Wraps it.
@@ -22,13 +33,60 @@ impl Secret {
         &self.0
     }
 
-    /// Is it the same text? The digests are compared rather than the texts, under a key made for this
-    /// comparison alone: what can be timed says nothing of the secret.
+    /// Is it the same text? Digests keyed by the secret are compared, not the texts.
     pub fn matches(&self, presented: &[u8]) -> bool {
-        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, self.0.as_bytes());
-        let tag = ring::hmac::sign(&key, self.0.as_bytes());
-        ring::hmac::verify(&key, presented, tag.as_ref()).is_ok()
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes());
+        let own = hmac::sign(&key, self.0.as_bytes());
+        hmac::verify(&key, presented, own.as_ref()).is_ok()
     }
+
+    /// Reads `${env:NAME}`, `${file:/path}` (one line end at the end is dropped), or the text itself.
+    pub(super) fn resolve(text: &str) -> Result<Resolved, String> {
+        let Some(inner) = text.strip_prefix("${") else {
+            return if text.contains("${") {
+                Err("`${…}` stands alone or not at all".to_owned())
+            } else {
+                Ok(Resolved::Literal(Self::new(text)))
+            };
+        };
+        let source = inner
+            .strip_suffix('}')
+            .and_then(|inner| inner.split_once(':'));
+        let secret = match source {
+            Some(("env", name)) => from_environment(name)?,
+            Some(("file", path)) => from_file(path)?,
+            Some(_) | None => {
+                return Err("a secret is `${env:NAME}` or `${file:/path}`".to_owned());
+            }
+        };
+        Ok(Resolved::Elsewhere(Self(secret)))
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "config is the room that reads the environment"
+)]
+fn from_environment(name: &str) -> Result<String, String> {
+    std::env::var(name).map_err(|error| {
+        // The error of a variable that is not Unicode would show its value.
+        match error {
+            std::env::VarError::NotPresent => format!("environment variable {name} is not set"),
+            std::env::VarError::NotUnicode(_) => format!("environment variable {name} is not text"),
+        }
+    })
+}
+
+fn from_file(path: &str) -> Result<String, String> {
+    let mut text =
+        std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"))?;
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(text)
 }
 
 impl fmt::Debug for Secret {
@@ -39,7 +97,16 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    fn elsewhere(text: &str) -> Secret {
+        match Secret::resolve(text) {
+            Ok(Resolved::Elsewhere(secret)) => secret,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn it_matches_only_itself() {
@@ -57,6 +124,35 @@ mod tests {
 
     #[test]
     fn it_is_never_shown() {
-        assert!(!format!("{:?}", Secret::new("hunter2")).contains("hunter2"));
+        let resolved = Secret::resolve("hunter2").unwrap();
+        assert!(!format!("{resolved:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn it_is_read_from_where_it_says() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "from a file").unwrap();
+        let secret = elsewhere(&format!("${{file:{}}}", file.path().display()));
+        assert!(secret.matches(b"from a file"));
+        // Cargo sets it for every test.
+        let secret = elsewhere("${env:CARGO_PKG_NAME}");
+        assert!(secret.matches(b"fencepost"));
+    }
+
+    #[test]
+    fn a_source_that_fails_is_named() {
+        for (text, part) in [
+            (
+                "${env:NO_SUCH_VARIABLE_HERE}",
+                "NO_SUCH_VARIABLE_HERE is not set",
+            ),
+            ("${file:/no/such/file}", "/no/such/file cannot be read"),
+            ("${vault:x}", "`${env:NAME}` or"),
+            ("${env:X", "`${env:NAME}` or"),
+            ("Bearer ${env:X}", "stands alone"),
+        ] {
+            let problem = Secret::resolve(text).unwrap_err();
+            assert!(problem.contains(part), "{text}: {problem}");
+        }
     }
 }

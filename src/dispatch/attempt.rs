@@ -17,7 +17,7 @@ use super::gateway::Load;
 use super::supervisor::Supervisor;
 use super::waiters::{Ended, Ticket, Waiters};
 use crate::clock::{self, Clock};
-use crate::protocol::command::{Admission, Admit};
+use crate::protocol::command::{Admission, Admit, Grant};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Effect, State};
 use crate::protocol::outcome::{Evidence, Unsent};
@@ -28,7 +28,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::upstream::{Reserved, Sent};
 
 /// How long an attempt listens for a late answer where no settle step needs the connection closed.
-const LISTEN: Duration = Duration::from_mins(10);
+const LISTEN: Duration = Duration::from_secs(600);
 
 /// Everything an attempt needs that outlives it. Cheap to clone.
 #[derive(Clone)]
@@ -53,9 +53,9 @@ pub struct Dispatcher {
 #[derive(Debug)]
 pub enum Asked {
     /// Nothing was granted: this is the ruling, and the connection back.
-    Ruled(Admission, Option<Reserved>),
+    Ruled(Box<Admission>, Option<Reserved>),
     /// It was granted and an attempt was made.
-    Made(Admission, Report),
+    Made(Box<Admission>, Report),
 }
 
 /// What became of an attempt, for the request that started it.
@@ -72,6 +72,8 @@ pub enum Report {
     },
     /// Not recorded within `record_timeout`, or never again by this process: nothing is certain.
     Unrecorded {
+        /// The attempt.
+        attempt: AttemptId,
         /// What the attempt showed.
         evidence: Evidence,
     },
@@ -110,7 +112,7 @@ impl Dispatcher {
             match (permit, connection) {
                 (Some(permit), Some(connection)) => {
                     let report = move |report| {
-                        told_or_gone(tell, Ok(Asked::Made(admission, report)));
+                        told_or_gone(tell, Ok(Asked::Made(Box::new(admission), report)));
                     };
                     dispatcher.make(permit, connection, load, report).await;
                 }
@@ -119,13 +121,15 @@ impl Dispatcher {
                     let receipt = permit.finish(Evidence::NotSent(Unsent::ConnectionLost));
                     let ticket = dispatcher.waiters.watch(&admission.key);
                     let report = move |report| {
-                        told_or_gone(tell, Ok(Asked::Made(admission, report)));
+                        told_or_gone(tell, Ok(Asked::Made(Box::new(admission), report)));
                     };
                     dispatcher
                         .settle_receipt(&ticket, receipt, Some(report))
                         .await;
                 }
-                (None, connection) => told_or_gone(tell, Ok(Asked::Ruled(admission, connection))),
+                (None, connection) => {
+                    told_or_gone(tell, Ok(Asked::Ruled(Box::new(admission), connection)))
+                }
             }
         });
         told
@@ -161,10 +165,10 @@ impl Dispatcher {
         let key = permit.grant().key.clone();
         // Keeps the flight alive, so that a request to close always finds it.
         let ticket = self.waiters.watch(&key);
-        if permit.grant().look_again && self.is_completed(&key).await {
+        if let Some(unsent) = self.last_look(permit.grant()).await {
             // Dropped unused, the connection goes back.
             drop(connection);
-            let receipt = permit.finish(Evidence::NotSent(Unsent::AlreadySettled));
+            let receipt = permit.finish(Evidence::NotSent(unsent));
             return self.settle_receipt(&ticket, receipt, Some(tell)).await;
         }
         let outbound = match load.outbound(permit.grant()) {
@@ -197,13 +201,20 @@ impl Dispatcher {
         }
     }
 
-    /// The last look before the first byte, where an earlier verdict may have been wrong.
-    async fn is_completed(&self, key: &OperationKey) -> bool {
-        match self.register.read().peek(key, None).await {
-            Ok(Some(Found::Operation(operation))) => matches!(operation.state, State::Completed(_)),
-            Ok(Some(Found::Twin(_)) | None) => false,
-            // Not known: the permit stands, and the key still catches a duplicate.
-            Err(_) => false,
+    /// The last look before the first byte, where an earlier verdict may have been wrong: is there a
+    /// reason not to send?
+    async fn last_look(&self, grant: &Grant) -> Option<Unsent> {
+        if !grant.look_again {
+            return None;
+        }
+        match self.register.read().peek(&grant.key, None).await {
+            Ok(Some(Found::Operation(operation))) => {
+                let completed = matches!(operation.state, State::Completed(_));
+                completed.then_some(Unsent::AlreadySettled)
+            }
+            Ok(Some(Found::Twin(_)) | None) => None,
+            // Who cannot look does not send: as if the time for it had passed.
+            Err(_) => Some(Unsent::DispatchExpired),
         }
     }
 
@@ -227,6 +238,7 @@ impl Dispatcher {
                 );
                 if let Some(tell) = tell.take() {
                     tell(Report::Unrecorded {
+                        attempt: receipt.attempt(),
                         evidence: receipt.evidence().clone(),
                     });
                 }
@@ -236,7 +248,7 @@ impl Dispatcher {
         let (attempt, evidence) = (receipt.attempt(), receipt.evidence().clone());
         let Some(state) = recorded else {
             if let Some(tell) = tell {
-                tell(Report::Unrecorded { evidence });
+                tell(Report::Unrecorded { attempt, evidence });
             }
             return;
         };

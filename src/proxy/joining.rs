@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::told::{Ending, Fault, Told};
+use super::told::{Teller, Told};
 use crate::clock;
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::waiters::{Ended, Ticket};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::State;
-use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::rejection::Rejection;
 use crate::protocol::view::Record;
-use crate::telemetry::metrics::WaitedFor;
+use crate::telemetry::metrics::{Answered, WaitedFor};
+use crate::wire::answer::Listener;
+use crate::wire::problem::Fault;
 
 /// What is joined.
 pub(super) struct Asked {
@@ -32,6 +33,13 @@ pub(super) struct Asked {
     pub(super) uncertain: bool,
 }
 
+/// A request that joins.
+pub(super) struct Join<'a> {
+    pub(super) dispatcher: &'a Dispatcher,
+    pub(super) teller: &'a Teller,
+    pub(super) asked: Asked,
+}
+
 /// What came of it.
 pub(super) enum Joined {
     /// This.
@@ -40,103 +48,84 @@ pub(super) enum Joined {
     AskAgain,
 }
 
-/// Waits, at most that long.
-pub(super) async fn join(
-    dispatcher: &Dispatcher,
-    own_ticket: &mut Ticket,
-    asked: Asked,
-    at_most: Duration,
-) -> Joined {
-    let begun = clock::boottime();
-    let mut uncertain = asked.uncertain;
-    let waiting = async {
-        if asked.joined == asked.own {
-            wait(own_ticket, &asked, &mut uncertain).await
-        } else {
-            join_first(dispatcher, &asked, &mut uncertain).await
-        }
-    };
-    let joined = timeout(at_most, waiting).await;
-    dispatcher
-        .metrics
-        .waited(WaitedFor::Join, clock::boottime().since(begun));
-    joined.unwrap_or_else(|_patience_is_over| {
-        let fault = if uncertain {
-            Fault::Uncertain
-        } else {
-            Fault::InFlight
+impl Join<'_> {
+    /// Waits, at most that long.
+    pub(super) async fn run(self, own_ticket: &mut Ticket, at_most: Duration) -> Joined {
+        let begun = clock::boottime();
+        let mut uncertain = self.asked.uncertain;
+        let waiting = async {
+            if self.asked.joined == self.asked.own {
+                self.wait(own_ticket, &mut uncertain).await
+            } else {
+                self.wait_for_first(&mut uncertain).await
+            }
         };
-        Joined::Told(Told::Fault {
-            operation: asked.joined,
-            fault,
+        let joined = timeout(at_most, waiting).await;
+        let waited = clock::boottime().since(begun);
+        self.dispatcher.metrics.waited(WaitedFor::Join, waited);
+        joined.unwrap_or_else(|_patience_is_over| {
+            let key = &self.asked.joined;
+            Joined::Told(if uncertain {
+                self.teller.uncertain(key)
+            } else {
+                self.teller.fault(key, &Fault::OperationInFlight)
+            })
         })
-    })
-}
-
-/// A twin joins the first. The ticket is taken late, so the record is read once more after it.
-async fn join_first(dispatcher: &Dispatcher, asked: &Asked, uncertain: &mut bool) -> Joined {
-    let mut ticket = dispatcher.waiters.watch(&asked.joined);
-    match dispatcher.register.read().peek(&asked.joined, None).await {
-        Ok(Some(Record::Operation(first))) if !first.state.is_unsettled() => Joined::AskAgain,
-        Ok(_) | Err(_) => wait(&mut ticket, asked, uncertain).await,
     }
-}
 
-async fn wait(ticket: &mut Ticket, asked: &Asked, uncertain: &mut bool) -> Joined {
-    loop {
-        let ended = ticket.next().await;
-        if ended.key != asked.joined {
-            continue;
+    /// A twin joins the first. The ticket is taken late, so the record is read once more after it.
+    async fn wait_for_first(&self, uncertain: &mut bool) -> Joined {
+        let mut ticket = self.dispatcher.waiters.watch(&self.asked.joined);
+        match self.dispatcher.register.read().peek(&self.asked.joined, None).await {
+            Ok(Some(Record::Operation(first))) if !first.state.is_unsettled() => Joined::AskAgain,
+            Ok(_) | Err(_) => self.wait(&mut ticket, uncertain).await,
         }
-        match &ended.state {
-            State::Intended => {}
-            State::Uncertain => *uncertain = true,
-            State::NeedsAttention(_) => {
-                let rejection = Rejection::NeedsAttention(Box::new(ended.key.clone()));
-                return Joined::Told(Told::Refused {
-                    operation: ended.key.clone(),
-                    rejection,
-                });
+    }
+
+    async fn wait(&self, ticket: &mut Ticket, uncertain: &mut bool) -> Joined {
+        loop {
+            let ended = ticket.next().await;
+            if ended.key != self.asked.joined {
+                continue;
             }
-            State::Completed(completion) => {
-                return Joined::Told(Told::Stored {
-                    operation: ended.key.clone(),
-                    completion: Box::new(completion.clone()),
-                    stale: false,
-                    joined: true,
-                });
+            match &ended.state {
+                State::Intended => {}
+                State::Uncertain => *uncertain = true,
+                State::NeedsAttention(_) => {
+                    let rejection = Rejection::NeedsAttention(Box::new(ended.key.clone()));
+                    return Joined::Told(self.teller.refused(&ended.key, &rejection));
+                }
+                State::Completed(completion) => {
+                    let stored =
+                        self.teller.stored(&ended.key, completion, false, Answered::Joined);
+                    return Joined::Told(stored);
+                }
+                State::NotApplied(_) if self.is_of_an_earlier_attempt(&ended) => {}
+                // A twin's note is void then: it goes on as new.
+                State::NotApplied(_) if self.asked.joined != self.asked.own => {
+                    return Joined::AskAgain;
+                }
+                State::NotApplied(_) => return Joined::Told(self.not_applied(&ended)),
             }
-            State::NotApplied(_) if is_of_an_earlier_attempt(&ended, asked) => {}
-            // A twin's note is void then: it goes on as new.
-            State::NotApplied(_) if asked.joined != asked.own => return Joined::AskAgain,
-            State::NotApplied(_) => return Joined::Told(not_applied(&ended)),
         }
     }
-}
 
-fn is_of_an_earlier_attempt(ended: &Ended, asked: &Asked) -> bool {
-    match (ended.attempt, asked.attempt) {
-        (Some(ended), Some(joined)) => ended != joined,
-        (None, _) | (_, None) => false,
+    fn is_of_an_earlier_attempt(&self, ended: &Ended) -> bool {
+        match (ended.attempt, self.asked.attempt) {
+            (Some(ended), Some(joined)) => ended != joined,
+            (None, _) | (_, None) => false,
+        }
     }
-}
 
-/// The answer of the attempt that was joined, though the record does not keep it.
-fn not_applied(ended: &Ended) -> Told {
-    let operation = ended.key.clone();
-    match &ended.evidence {
-        Some(Evidence::Answered { answer, .. }) => {
-            Told::Answered { operation, answer: answer.clone(), ending: Ending::NotProcessed }
+    /// The answer of the attempt that was joined, though the record does not keep it. Where a person
+    /// said so, there is none: the same operation may come again.
+    fn not_applied(&self, ended: &Ended) -> Told {
+        let key = &ended.key;
+        match (ended.attempt, &ended.evidence) {
+            (Some(attempt), Some(evidence)) => {
+                self.teller.ended(key, attempt, Some(&ended.state), evidence, Listener::Joiner)
+            }
+            (None, _) | (_, None) => self.teller.fault(key, &Fault::OperationInFlight),
         }
-        Some(Evidence::NotSent(Unsent::DispatchExpired)) => {
-            Told::Fault { operation, fault: Fault::DispatchExpired }
-        }
-        Some(Evidence::NotSent(Unsent::Unfit)) => Told::Fault { operation, fault: Fault::Unfit },
-        Some(
-            Evidence::NotSent(Unsent::ConnectionLost | Unsent::AlreadySettled)
-            | Evidence::Interrupted { .. },
-        )
-        // A person said so: the same request may come again.
-        | None => Told::Fault { operation, fault: Fault::Unreachable },
     }
 }

@@ -12,5 +12,4 @@ pub mod front;
 mod joining;
 pub mod listener;
 mod pipeline;
-mod reply;
 mod told;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::joining::{self, Joined};
-use super::told::{Ending, Fault, Told};
+use super::joining::{self, Join, Joined};
+use super::told::{Teller, Told};
 use crate::clock;
 use crate::config::Protect;
 use crate::dispatch::attempt::{Asked, Dispatcher, Report};
@@ -21,43 +21,44 @@ use crate::dispatch::waiters::Ticket;
 use crate::protocol::command::{Admission, Admit, Ruling};
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::operation::State;
-use crate::protocol::outcome::{Evidence, Unsent, Verdict};
+use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::rejection::Rejection;
 use crate::protocol::time::Millis;
 use crate::protocol::view::Record;
 use crate::reconcile::Reconciler;
 use crate::store::StoreError;
-use crate::telemetry::metrics::WaitedFor;
-use crate::upstream::Reserved;
+use crate::telemetry::metrics::{Answered, WaitedFor};
+use crate::upstream::{Reserved, UnfitRequest};
+use crate::wire::answer::Listener;
+use crate::wire::problem::Fault;
 
 /// How often a request whose connection died before its first byte is admitted again.
 const FRESH_TRIES: u32 = 2;
 
 /// What a request needs on its way.
-pub(crate) struct Effect {
-    pub(crate) dispatcher: Dispatcher,
-    pub(crate) reconciler: Reconciler,
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) protect: Arc<Protect>,
+pub(super) struct Effect {
+    pub(super) dispatcher: Dispatcher,
+    pub(super) reconciler: Reconciler,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) protect: Arc<Protect>,
+    pub(super) teller: Teller,
     /// The request, identified; `reserved`, `attempt` and `at` are set for each try.
-    pub(crate) admit: Admit,
+    pub(super) admit: Admit,
 }
 
 /// What of `would_refuse` was seen on the way.
-pub(crate) type Observed = Option<Rejection>;
+pub(super) type Observed = Option<Rejection>;
 
 impl Effect {
     /// Carries the request out.
-    pub(crate) async fn run(self) -> (Told, Observed) {
+    pub(super) async fn run(self) -> (Told, Observed) {
         let mut observed = None;
         let mut ticket = self.dispatcher.waiters.watch(&self.admit.key);
-        let mut waited_ms = Millis::default();
-        let mut tries = 0;
-        let mut must_reserve = false;
+        let mut patience = Patience::default();
         loop {
-            let connection = match self.reserve(must_reserve).await {
+            let connection = match self.reserve(patience.must_reserve).await {
                 Ok(connection) => connection,
-                Err(fault) => return (self.fault(fault), observed),
+                Err(fault) => return (self.teller.fault(&self.admit.key, &fault), observed),
             };
             let (admission, report) = match self.ask(connection).await {
                 Ok(asked) => asked,
@@ -65,71 +66,33 @@ impl Effect {
             };
             observed = observed.or(admission.would_refuse);
             let key = admission.key;
-            let told = match (admission.ruling, report) {
-                (Ruling::Granted(_), Some(report)) => {
-                    match self.after(key, report, &mut ticket).await {
-                        After::Told(told) => told,
-                        After::TryAgain(_) if tries < FRESH_TRIES => {
-                            (tries, must_reserve) = (tries + 1, true);
-                            continue;
-                        }
-                        After::TryAgain(told) => told,
-                    }
-                }
-                (Ruling::Granted(_), None) => fault(key, Fault::Uncertain),
-                (Ruling::ReserveFirst, _) => {
-                    must_reserve = true;
-                    continue;
-                }
-                (Ruling::Replay { completion, stale }, _) => Told::Stored {
-                    operation: key,
-                    completion,
-                    stale,
-                    joined: false,
+            let told = match admission.ruling {
+                Ruling::Granted(_) => match self.after(&key, report, &mut ticket).await {
+                    After::Told(told) => Some(told),
+                    After::NothingSent(told) => patience.give_up_on_connections().then_some(told),
                 },
-                (
-                    Ruling::Join {
-                        key: joined,
-                        attempt,
-                        uncertain,
-                    },
-                    _,
-                ) => {
+                Ruling::ReserveFirst => {
+                    patience.must_reserve = true;
+                    None
+                }
+                Ruling::Replay { completion, stale } => {
+                    Some(self.teller.stored(&key, &completion, stale, Answered::Replayed))
+                }
+                Ruling::Join { key: joined, attempt, uncertain } => {
                     if uncertain {
                         self.reconciler.wake(&joined);
                     }
-                    let asked = joining::Asked {
-                        own: key,
-                        joined,
-                        attempt,
-                        uncertain,
-                    };
-                    match joining::join(&self.dispatcher, &mut ticket, asked, self.protect.join)
-                        .await
-                    {
-                        Joined::Told(told) => told,
-                        Joined::AskAgain => continue,
-                    }
+                    let asked = joining::Asked { own: key, joined, attempt, uncertain };
+                    self.join(&mut ticket, asked).await
                 }
-                (
-                    Ruling::Wait {
-                        predecessor,
-                        at_most,
-                    },
-                    _,
-                ) => {
-                    let left = Millis(at_most.0.saturating_sub(waited_ms.0));
-                    match self.wait_for(&predecessor, left).await {
-                        Some(waited) => {
-                            waited_ms = waited_ms.plus(waited);
-                            continue;
-                        }
-                        None => refused(key, behind(predecessor)),
-                    }
+                Ruling::Wait { predecessor, at_most } => {
+                    self.wait_for(&key, predecessor, at_most, &mut patience).await
                 }
-                (Ruling::Refused(rejection), _) => refused(key, rejection),
+                Ruling::Refused(rejection) => Some(self.teller.refused(&key, &rejection)),
             };
-            return (told, observed);
+            if let Some(told) = told {
+                return (told, observed);
+            }
         }
     }
 
@@ -151,7 +114,7 @@ impl Effect {
                 error = %crate::telemetry::errors::chain(&unreachable),
                 "nothing was sent: the upstream cannot be reached"
             );
-            Fault::Unreachable
+            Fault::UpstreamUnreachable
         })?;
         self.dispatcher
             .metrics
@@ -182,10 +145,10 @@ impl Effect {
     }
 
     async fn ask(&self, connection: Option<Reserved>) -> Result<(Admission, Option<Report>), Told> {
-        let key = || self.admit.key.clone();
+        let key = &self.admit.key;
         let load = match self.gateway.load(&self.admit.request, &self.protect) {
             Ok(load) => load,
-            Err(_unfit) => return Err(fault(key(), Fault::Unfit)),
+            Err(unfit) => return Err(self.unfit(unfit)),
         };
         let admit = Admit {
             reserved: connection.is_some(),
@@ -194,103 +157,98 @@ impl Effect {
             ..self.admit.clone()
         };
         match self.dispatcher.ask(admit, connection, load).await {
-            Ok(Ok(Asked::Made(admission, report))) => Ok((admission, Some(report))),
+            Ok(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(report))),
             // The connection, if any, goes back before anybody waits.
             Ok(Ok(Asked::Ruled(admission, connection))) => {
                 drop(connection);
-                Ok((admission, None))
+                Ok((*admission, None))
             }
-            Ok(Err(StoreError::CommitUnknown(_))) => Err(fault(key(), Fault::Uncertain)),
+            Ok(Err(StoreError::CommitUnknown(_))) => Err(self.teller.uncertain(key)),
             Ok(Err(error)) => {
                 tracing::error!(error = %error, "nothing was sent: the register cannot commit");
-                Err(fault(key(), Fault::StoreUnavailable))
+                Err(self.teller.fault(key, &Fault::StoreUnavailable))
             }
             // The task died between commit and report.
-            Err(_) => Err(fault(key(), Fault::Uncertain)),
+            Err(_) => Err(self.teller.uncertain(key)),
         }
     }
 
     /// What the caller is told after its own attempt.
-    async fn after(&self, key: OperationKey, report: Report, ticket: &mut Ticket) -> After {
-        let (state, evidence, attempt) = match report {
-            Report::Recorded {
-                state,
-                evidence,
-                attempt,
-            } => (state, evidence, attempt),
-            Report::Unrecorded { evidence } => return After::Told(unrecorded(key, evidence)),
+    async fn after(&self, key: &OperationKey, report: Option<Report>, ticket: &mut Ticket) -> After {
+        let (attempt, state, evidence) = match report {
+            Some(Report::Recorded { attempt, state, evidence }) => (attempt, Some(state), evidence),
+            // The record did not commit in time: whatever the upstream said, it is not certain yet.
+            Some(Report::Unrecorded { attempt, evidence }) => (attempt, None, evidence),
+            None => return After::Told(self.teller.uncertain(key)),
         };
-        match (state, evidence) {
-            (State::Completed(completion), evidence) => {
-                After::Told(completed(key, completion, attempt, evidence))
-            }
-            (State::NotApplied(_), Evidence::Answered { answer, .. }) => {
-                After::Told(Told::Answered {
-                    operation: key,
-                    answer,
-                    ending: Ending::NotProcessed,
-                })
-            }
-            (State::NotApplied(_), Evidence::NotSent(unsent)) => not_sent(key, unsent),
-            // Its own attempt may have sent, yet somebody knows better already: ask the record.
-            (State::NotApplied(_), Evidence::Interrupted { .. }) => {
-                After::Told(fault(key, Fault::Uncertain))
-            }
-            (State::Intended | State::Uncertain | State::NeedsAttention(_), evidence) => {
-                After::Told(self.uncertain(key, evidence, ticket).await)
-            }
+        let in_doubt = state.as_ref().is_some_and(State::is_unsettled);
+        if in_doubt {
+            // Settling begins now.
+            self.reconciler.wake(key);
         }
-    }
-
-    /// Settling begins now. The upstream's own ambiguous answer goes to the caller as it is; a caller
-    /// whose answer was lost waits for the settlement like a repeat would.
-    async fn uncertain(&self, key: OperationKey, evidence: Evidence, ticket: &mut Ticket) -> Told {
-        self.reconciler.wake(&key);
+        let told = self.teller.ended(key, attempt, state.as_ref(), &evidence, Listener::Sender);
         match evidence {
-            Evidence::Answered { answer, .. } => Told::Ambiguous {
-                operation: key,
-                answer,
-            },
-            Evidence::NotSent(_) | Evidence::Interrupted { .. } => {
-                if self.admit.policy.settle.resend.is_none() {
-                    return fault(key, Fault::Uncertain);
-                }
-                let asked = joining::Asked {
-                    own: key.clone(),
-                    joined: key.clone(),
-                    attempt: None,
-                    uncertain: true,
-                };
-                match joining::join(&self.dispatcher, ticket, asked, self.protect.join).await {
-                    Joined::Told(told) => told,
-                    Joined::AskAgain => fault(key, Fault::Uncertain),
-                }
+            Evidence::NotSent(Unsent::ConnectionLost) if !in_doubt => After::NothingSent(told),
+            // The upstream's own ambiguous answer goes to the caller as it is.
+            Evidence::Answered { .. } => After::Told(told),
+            // A caller whose answer was lost waits for the settlement like a repeat would.
+            Evidence::NotSent(_) | Evidence::Interrupted { .. }
+                if in_doubt && self.admit.policy.settle.resend.is_some() =>
+            {
+                let (own, joined) = (key.clone(), key.clone());
+                let asked = joining::Asked { own, joined, attempt: None, uncertain: true };
+                After::Told(self.join(ticket, asked).await.unwrap_or(told))
+            }
+            Evidence::NotSent(_) | Evidence::Interrupted { .. } => After::Told(told),
+        }
+    }
+
+    /// `None`: decide again from the start.
+    async fn join(&self, ticket: &mut Ticket, asked: joining::Asked) -> Option<Told> {
+        let join = Join { dispatcher: &self.dispatcher, teller: &self.teller, asked };
+        match join.run(ticket, self.protect.join).await {
+            Joined::Told(told) => Some(told),
+            Joined::AskAgain => None,
+        }
+    }
+
+    /// Waits until the predecessor is settled or needs a person, then `None`: decide again from the
+    /// start. `Some` once the patience is over.
+    async fn wait_for(
+        &self,
+        own: &OperationKey,
+        predecessor: OperationKey,
+        at_most: Millis,
+        patience: &mut Patience,
+    ) -> Option<Told> {
+        let begun = clock::boottime();
+        let left = Millis(at_most.0.saturating_sub(patience.waited.0));
+        self.reconciler.wake(&predecessor);
+        let settled = self.settled(&predecessor);
+        let ended = timeout(Duration::from_millis(left.0), settled).await;
+        let waited = clock::boottime().since(begun);
+        patience.waited = patience.waited.plus(waited);
+        self.dispatcher.metrics.waited(WaitedFor::Predecessor, waited);
+        match ended {
+            Ok(()) => None,
+            Err(_elapsed) => {
+                let predecessor = Box::new(predecessor);
+                let rejection =
+                    Rejection::PredecessorUnsettled { predecessor, waiting_may_help: true };
+                Some(self.teller.refused(own, &rejection))
             }
         }
     }
 
-    /// Waits until the predecessor is settled or needs a person; how long it took. `None`: the
-    /// patience is over.
-    async fn wait_for(&self, predecessor: &OperationKey, at_most: Millis) -> Option<Millis> {
-        let begun = clock::boottime();
+    async fn settled(&self, predecessor: &OperationKey) {
         let mut ticket = self.dispatcher.waiters.watch(predecessor);
-        self.reconciler.wake(predecessor);
-        let settled = async {
-            // It may have ended between the decision and the ticket.
-            while self.is_in_doubt(predecessor).await {
-                let ended = ticket.next().await;
-                let in_doubt = matches!(ended.state, State::Intended | State::Uncertain);
-                if ended.key == *predecessor && !in_doubt {
-                    return;
-                }
+        // It may have ended between the decision and the ticket.
+        while self.is_in_doubt(predecessor).await {
+            let ended = ticket.next().await;
+            if ended.key == *predecessor && !ended.state.is_in_doubt() {
+                return;
             }
-        };
-        let ended = timeout(Duration::from_millis(at_most.0), settled).await;
-        let waited = clock::boottime().since(begun);
-        self.dispatcher
-            .metrics
-            .waited(WaitedFor::Predecessor, waited);
-        ended.ok().map(|()| waited)
+        }
     }
 
     async fn is_in_doubt(&self, key: &OperationKey) -> bool {
@@ -304,82 +262,35 @@ impl Effect {
         }
     }
 
-    fn fault(&self, fault: Fault) -> Told {
-        Told::Fault {
-            operation: self.admit.key.clone(),
-            fault,
-        }
+    fn unfit(&self, unfit: UnfitRequest) -> Told {
+        tracing::warn!(error = %unfit, "nothing was sent: the request does not fit HTTP/1.1");
+        let why = "it cannot be put into HTTP/1.1 for this upstream";
+        self.teller.fault(&self.admit.key, &Fault::NoRoute { why })
     }
 }
 
 enum After {
     Told(Told),
     /// Nothing was sent, and a fresh connection may do better; else this is the answer.
-    TryAgain(Told),
+    NothingSent(Told),
 }
 
-fn completed(
-    operation: OperationKey,
-    completion: crate::protocol::operation::Completion,
-    attempt: crate::protocol::ids::AttemptId,
-    evidence: Evidence,
-) -> Told {
-    let ending = match completion.verdict {
-        Verdict::Applied => Ending::Applied,
-        Verdict::Refused => Ending::Refused,
-    };
-    match evidence {
-        Evidence::Answered { answer, .. } if completion.attempt == Some(attempt) => {
-            Told::Answered {
-                operation,
-                answer,
-                ending,
-            }
-        }
-        Evidence::Answered { .. } | Evidence::NotSent(_) | Evidence::Interrupted { .. } => {
-            let completion = Box::new(completion);
-            Told::Stored {
-                operation,
-                completion,
-                stale: false,
-                joined: true,
-            }
-        }
+/// What a request has used up on its way.
+#[derive(Default)]
+struct Patience {
+    /// Waiting for predecessors.
+    waited: Millis,
+    /// Connections that died before their first byte.
+    dead_connections: u32,
+    /// The record's answer is not enough: it needs a connection.
+    must_reserve: bool,
+}
+
+impl Patience {
+    /// Another connection died; is that one too many?
+    fn give_up_on_connections(&mut self) -> bool {
+        self.must_reserve = true;
+        self.dead_connections = self.dead_connections.saturating_add(1);
+        self.dead_connections > FRESH_TRIES
     }
-}
-
-fn not_sent(key: OperationKey, unsent: Unsent) -> After {
-    match unsent {
-        Unsent::ConnectionLost => After::TryAgain(fault(key, Fault::Unreachable)),
-        Unsent::DispatchExpired => After::Told(fault(key, Fault::DispatchExpired)),
-        Unsent::Unfit => After::Told(fault(key, Fault::Unfit)),
-        Unsent::AlreadySettled => After::Told(fault(key, Fault::Uncertain)),
-    }
-}
-
-/// The record did not commit in time: whatever the upstream said, it is not certain yet.
-fn unrecorded(operation: OperationKey, evidence: Evidence) -> Told {
-    match evidence {
-        Evidence::Answered { answer, .. } => Told::Ambiguous { operation, answer },
-        Evidence::Interrupted { .. } => fault(operation, Fault::Uncertain),
-        Evidence::NotSent(_) => fault(operation, Fault::StoreUnavailable),
-    }
-}
-
-fn behind(predecessor: OperationKey) -> Rejection {
-    Rejection::PredecessorUnsettled {
-        predecessor: Box::new(predecessor),
-        waiting_may_help: true,
-    }
-}
-
-fn refused(operation: OperationKey, rejection: Rejection) -> Told {
-    Told::Refused {
-        operation,
-        rejection,
-    }
-}
-
-fn fault(operation: OperationKey, fault: Fault) -> Told {
-    Told::Fault { operation, fault }
 }

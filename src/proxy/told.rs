@@ -1,69 +1,124 @@
-//! What a request for an effect is told, before it becomes HTTP.
+//! What a request for an effect is told, and how that counts.
 //!
-//! What always holds: one value for each way a request can end; the one place that turns it into
-//! bytes and numbers is `reply`.
+//! What always holds: every way a request can end passes through here, so that what callers see and
+//! what the metrics count cannot differ.
 //!
-//! What it does not do: anything.
+//! What it does not do: word anything (`wire::answer`, `wire::problem`).
 
-use crate::protocol::ids::OperationKey;
-use crate::protocol::operation::Completion;
-use crate::protocol::outcome::Answer;
+use http::StatusCode;
+
+use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
+use crate::protocol::operation::{Completion, State};
+use crate::protocol::outcome::{Evidence, Verdict};
 use crate::protocol::rejection::Rejection;
+use crate::telemetry::metrics::{Answered, Metrics, RouteLabels};
+use crate::wire::answer::{self, Ended, Listener};
+use crate::wire::problem::{self, About, Fault, Row};
+use crate::wire::reply::Reply;
 
 /// How a request for an effect ended.
 #[derive(Debug)]
-pub(crate) enum Told {
-    /// Its own attempt was answered, and the record holds that answer.
-    Answered {
-        operation: OperationKey,
-        answer: Answer,
-        ending: Ending,
-    },
-    /// A stored outcome. `stale`: the caller's token is outdated. `joined`: it waited for it.
-    Stored {
-        operation: OperationKey,
-        completion: Box<Completion>,
-        stale: bool,
-        joined: bool,
-    },
-    /// The upstream answered in a way that proves nothing, or the record did not commit in time.
-    Ambiguous {
-        operation: OperationKey,
-        answer: Answer,
-    },
+pub(super) struct Told {
+    pub(super) reply: Reply,
+    pub(super) counted: Counted,
+}
+
+/// How it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// It was let in and answered.
+    Answered(Answered),
+    /// It was refused, or could not be served: the problem's name.
+    Rejected(&'static str),
+}
+
+/// Tells callers of one request.
+#[derive(Clone, Debug)]
+pub(super) struct Teller {
+    /// Its resource, if fenced.
+    pub(super) resource: Option<ResourceKey>,
+    /// The route's status for `outcome-uncertain`.
+    pub(super) uncertain_status: StatusCode,
+}
+
+impl Teller {
     /// The rules said no; nothing was sent for this request.
-    Refused {
-        operation: OperationKey,
-        rejection: Rejection,
-    },
-    /// It could not be carried out, or nobody knows.
-    Fault {
-        operation: OperationKey,
-        fault: Fault,
-    },
-}
+    pub(super) fn refused(&self, key: &OperationKey, rejection: &Rejection) -> Told {
+        let reply = problem::refused(rejection, self.about(key));
+        Told { reply, counted: Counted::Rejected(Row::of_rejection(rejection).name()) }
+    }
 
-/// What the upstream's answer meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    Applied,
-    Refused,
-    NotProcessed,
-}
+    /// It could not be carried out.
+    pub(super) fn fault(&self, key: &OperationKey, fault: &Fault) -> Told {
+        let reply = problem::fault(fault, self.about(key));
+        Told { reply, counted: Counted::Rejected(Row::of_fault(fault).name()) }
+    }
 
-/// Ways to end without an answer of the upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// An attempt is under way and the caller's patience is over.
-    InFlight,
     /// Nobody knows, and settling goes on.
-    Uncertain,
-    /// Nothing was sent: no connection.
-    Unreachable,
-    /// Nothing was sent: `dispatch-by` had passed.
-    DispatchExpired,
-    /// Nothing was sent: the register cannot commit.
-    StoreUnavailable,
-    /// Nothing was sent: the request cannot be put into HTTP/1.1 for this upstream.
-    Unfit,
+    pub(super) fn uncertain(&self, key: &OperationKey) -> Told {
+        let status = self.uncertain_status;
+        let told = self.fault(key, &Fault::OutcomeUncertain { status });
+        Told { counted: Counted::Answered(Answered::Uncertain), ..told }
+    }
+
+    /// A stored outcome.
+    pub(super) fn stored(
+        &self,
+        key: &OperationKey,
+        completion: &Completion,
+        stale: bool,
+        answered: Answered,
+    ) -> Told {
+        let reply = answer::replay(key, completion, stale);
+        Told { reply, counted: Counted::Answered(answered) }
+    }
+
+    /// The end of an attempt. `state`: what the record holds; `None` if it could not be recorded.
+    pub(super) fn ended(
+        &self,
+        key: &OperationKey,
+        attempt: AttemptId,
+        state: Option<&State>,
+        evidence: &Evidence,
+        listener: Listener,
+    ) -> Told {
+        let ended = Ended {
+            key,
+            resource: self.resource.as_ref(),
+            attempt,
+            evidence,
+            state,
+            uncertain_status: self.uncertain_status,
+        };
+        let reply = answer::ended(&ended, listener);
+        let own = match state {
+            Some(State::Completed(completion)) => match completion.verdict {
+                Verdict::Applied => Answered::Applied,
+                Verdict::Refused => Answered::Refused,
+            },
+            Some(State::NotApplied(_)) => Answered::NotApplied,
+            Some(State::Intended | State::Uncertain | State::NeedsAttention(_)) | None => {
+                Answered::Uncertain
+            }
+        };
+        let answered = match listener {
+            Listener::Sender => own,
+            Listener::Joiner => Answered::Joined,
+        };
+        Told { reply, counted: Counted::Answered(answered) }
+    }
+
+    fn about<'a>(&'a self, key: &'a OperationKey) -> About<'a> {
+        About { operation: Some(key), resource: self.resource.as_ref() }
+    }
+}
+
+impl Counted {
+    /// Counts it.
+    pub(super) fn count(self, metrics: &Metrics, route: &RouteLabels) {
+        match self {
+            Self::Answered(answered) => metrics.operation_ended(route, answered),
+            Self::Rejected(reason) => metrics.rejected(route, reason),
+        }
+    }
 }

@@ -17,6 +17,7 @@ use crate::protocol::ids::{
     AttemptId, Incarnation, InstanceId, OperationId, OperationKey, Principal, Round, Tenant,
     UpstreamId,
 };
+use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::outcome::{
     Answer, AnswerClass, Evidence, Interruption, Phase, StoredRequest, Unsent,
 };
@@ -164,6 +165,7 @@ pub(super) fn permit_until(dispatch_by: BootInstant) -> Permit {
             number: 1,
         },
         round: Round(0),
+        origin: IdentityOrigin::Caller,
         dispatch_by,
         look_again: false,
         request: None,

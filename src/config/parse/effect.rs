@@ -1,0 +1,307 @@
+//! One effect: which requests, and how they are protected.
+//!
+//! What always holds: an identity says something about the request; it names the generation only
+//! under a fence; where the upstream gets the caller's own key, the identity is that key.
+//!
+//! What it does not do: find the effect of a request (`settings`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+
+use super::fence::{Fenced, fence};
+use super::settle::settle;
+use super::{answers, value};
+use crate::config::field::{Field, Fields};
+use crate::config::scalar::{self, DURATION, SIZE};
+use crate::config::settings::{Action, EffectRule, Identity, KeyRule, Limits, Methods, Protect};
+use crate::expression::{Member, PathTemplate, Template};
+use crate::protocol::operation::IdentityOrigin;
+use crate::protocol::policy::{
+    AnswerTable, Capability, KeyValue, Order, Policy, SettlePolicy, Timeouts, TokenMode,
+};
+
+const DEFAULT_JOIN: Duration = Duration::from_secs(10);
+const DEFAULT_LIMIT: usize = 1 << 20;
+const DEFAULT_UNCERTAIN: u16 = 504;
+const DEFAULT_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// What an effect inherits.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) capability: Capability,
+    pub(super) key: Option<KeyRule>,
+    pub(super) answers: AnswerTable,
+    pub(super) timeouts: Timeouts,
+    pub(super) limits: Limits,
+}
+
+/// Reads an item of `effects`.
+pub(super) fn effect(field: &Field<'_>, context: &Context) -> Option<EffectRule> {
+    let mut fields = field.map()?;
+    let on = fields.need("on").and_then(|field| on(&field));
+    let pass = fields.take("pass");
+    let action = if let Some(pass) = pass {
+        if let Some(fields) = pass.map() {
+            fields.finish();
+        }
+        Action::Pass
+    } else {
+        let (methods, path) = on.as_ref().map(|on| (&on.methods, &on.path)).unzip();
+        Action::Protect(Arc::new(protect(&mut fields, methods, path, context)))
+    };
+    fields.finish();
+    let On {
+        name,
+        methods,
+        path,
+    } = on?;
+    Some(EffectRule {
+        name,
+        methods,
+        path,
+        action,
+    })
+}
+
+struct On {
+    name: String,
+    methods: Methods,
+    path: PathTemplate,
+}
+
+/// `PUT /accounts/{account}`, `PUT|PATCH /accounts/{account}`, `* /jobs/{rest...}`.
+fn on(field: &Field<'_>) -> Option<On> {
+    let text = field.text()?;
+    let Some((methods, path)) = text.split_once(' ') else {
+        field.error(format!(
+            "`{text}` is not a method and a path (`PUT /accounts/{{account}}`)"
+        ));
+        return None;
+    };
+    let methods = methods_of(field, methods);
+    let path = PathTemplate::parse(path).map_err(|error| {
+        let start = text.len().saturating_sub(path.len());
+        field.error_within(start.saturating_add(error.offset), error.message);
+    });
+    Some(On {
+        name: text.to_owned(),
+        methods: methods?,
+        path: path.ok()?,
+    })
+}
+
+fn methods_of(field: &Field<'_>, text: &str) -> Option<Methods> {
+    if text == "*" {
+        return Some(Methods::Unsafe);
+    }
+    let method = |word: &str| {
+        let plain = !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase());
+        plain
+            .then(|| Method::from_bytes(word.as_bytes()).ok())
+            .flatten()
+    };
+    let methods: Option<Vec<Method>> = text.split('|').map(method).collect();
+    if methods.is_none() {
+        let expected = "a method in capitals, several joined by `|`, or `*` for every unsafe one";
+        field.error(format!("`{text}` is not {expected}"));
+    }
+    methods.map(Methods::These)
+}
+
+/// Reads the rules of an effect; without any field these are the defaults.
+pub(super) fn protect(
+    fields: &mut Fields<'_>,
+    methods: Option<&Methods>,
+    path: Option<&PathTemplate>,
+    context: &Context,
+) -> Protect {
+    fields.or("mode", (), |field| {
+        field.choice_or_later(&[("enforce", ())], &["observe"])
+    });
+    fields.refuse_later(&["means", "principal", "callback"]);
+    let default_order = default_order(methods);
+    let fenced = fields.take("fence");
+    let has_fence = fenced.is_some();
+    let fenced = fenced.and_then(|field| fence(&field, path, context.capability, default_order));
+    let once = once(fields, path, context, has_fence, fenced.as_ref());
+    let join = fields.or("join", DEFAULT_JOIN, |field| {
+        field.read(DURATION, scalar::duration)
+    });
+    let (resend, keep_request) = settle(fields, context.capability);
+    let answers = answers::layer(&context.answers, fields.take("answers").as_ref());
+    let (body_limit, answer_limit) = limits(fields, context.limits);
+    let uncertain_status = fields.or("uncertain_status", DEFAULT_UNCERTAIN, |field| {
+        let is_failure = |status: &u16| (400..=599).contains(status);
+        field.read("a status from 400 to 599", |text| {
+            text.parse().ok().filter(is_failure)
+        })
+    });
+    let (fence, fence_policy, order) = match fenced {
+        Some(fenced) => (Some(fenced.fence), Some(fenced.policy), fenced.order),
+        None => (None, None, default_order),
+    };
+    Protect {
+        caller_key_header: key_header(&once),
+        once,
+        fence,
+        answers,
+        policy: Arc::new(Policy {
+            fence: fence_policy,
+            order,
+            settle: SettlePolicy {
+                capability: context.capability,
+                key: context.key.as_ref().map(|key| key.policy),
+                resend,
+            },
+            timeouts: context.timeouts,
+            keep_request,
+        }),
+        join,
+        body_limit,
+        answer_limit,
+        uncertain_status,
+    }
+}
+
+/// The rules of an effect about which the config says nothing.
+pub(super) fn defaults(empty: &Field<'_>, context: &Context) -> Option<Protect> {
+    Some(protect(&mut empty.map()?, None, None, context))
+}
+
+/// POSTs commute unless somebody says otherwise; whatever replaces or removes does not.
+fn default_order(methods: Option<&Methods>) -> Order {
+    match methods {
+        Some(Methods::These(these)) if these.iter().all(|method| *method == Method::POST) => {
+            Order::Free
+        }
+        Some(Methods::These(_) | Methods::Unsafe) | None => Order::Strict,
+    }
+}
+
+fn once(
+    fields: &mut Fields<'_>,
+    path: Option<&PathTemplate>,
+    context: &Context,
+    has_fence: bool,
+    fenced: Option<&Fenced>,
+) -> Identity {
+    let by_caller = Identity {
+        template: Template::of(Member::Header(DEFAULT_KEY_HEADER)),
+        required: true,
+        origin: IdentityOrigin::Caller,
+    };
+    fields.or("once", by_caller, |field| {
+        let identity = identity(field)?;
+        value::path_names(field, &identity.template, path);
+        check_identity(field, &identity.template, has_fence);
+        let sends_callers = context.key.as_ref().map(|key| key.policy.value) == Some(KeyValue::Caller);
+        if sends_callers && identity.origin != IdentityOrigin::Caller {
+            field.error(
+                "the upstream gets the caller's own key (`key: { value: caller }`), so `once` must be \
+                 that header; or write `key: { value: derived }`",
+            );
+        }
+        let may_lack_token = fenced.is_some_and(|fenced| fenced.policy.token != TokenMode::Require);
+        if may_lack_token && identity.template.uses_generation() {
+            field.warn("a request without a token has no identity here and is refused");
+        }
+        Some(identity)
+    })
+}
+
+/// A template in text, or a short form with `required`.
+fn identity(field: &Field<'_>) -> Option<Identity> {
+    if !field.is_map() {
+        let template = value::text_template(field)?;
+        let header = is_header(&template);
+        return Some(Identity {
+            template,
+            required: !header,
+            origin: origin(header),
+        });
+    }
+    let mut fields = field.map()?;
+    let member = value::member(&mut fields);
+    let required = fields.take("required");
+    fields.finish();
+    let template = Template::of(member?);
+    let header = is_header(&template);
+    let required = required.and_then(|field| {
+        let required = field.boolean()?;
+        if !required && !header {
+            field.error("only a header may be lacking; any other value refuses the request");
+        }
+        Some(required)
+    });
+    Some(Identity {
+        template,
+        required: required.unwrap_or(!header),
+        origin: origin(header),
+    })
+}
+
+fn is_header(template: &Template) -> bool {
+    matches!(template.single_value(), Some(Member::Header(_)))
+}
+
+/// A header of its own is the caller's word for the operation; anything else is composed by us out of
+/// what the request is about, and a refused request may be corrected under it.
+fn origin(header: bool) -> IdentityOrigin {
+    if header {
+        IdentityOrigin::Caller
+    } else {
+        IdentityOrigin::Derived
+    }
+}
+
+fn check_identity(field: &Field<'_>, template: &Template, has_fence: bool) {
+    let own = |member: &Member| !matches!(member, Member::Token | Member::Incarnation);
+    if !template.members().any(own) {
+        field.error("says nothing about the request: all of them would be one operation");
+    }
+    for member in template.members() {
+        match member {
+            Member::OperationId => field.error("the operation's id cannot be made from itself"),
+            Member::Token | Member::Incarnation if !has_fence => {
+                field.error(format!("the {member} is known under a `fence` only"));
+            }
+            Member::Token
+            | Member::Incarnation
+            | Member::Path(_)
+            | Member::Query(_)
+            | Member::Header(_)
+            | Member::Json(_)
+            | Member::Form(_) => {}
+        }
+    }
+}
+
+fn key_header(once: &Identity) -> HeaderName {
+    match once.template.single_value() {
+        Some(Member::Header(header)) => header.clone(),
+        Some(_) | None => DEFAULT_KEY_HEADER,
+    }
+}
+
+fn limits(fields: &mut Fields<'_>, whole: Limits) -> (usize, usize) {
+    let default = DEFAULT_LIMIT.min(whole.buffered_bodies);
+    let Some(mut fields) = fields.take("limits").and_then(|field| field.map()) else {
+        return (default, default);
+    };
+    let mut limit = |name| {
+        fields.or(name, default, |field| {
+            let limit = field.read(SIZE, scalar::size)?;
+            if limit > whole.buffered_bodies {
+                field.error(
+                    "is more than all buffered bodies together may be (`limits.buffered_bodies`)",
+                );
+            }
+            Some(limit)
+        })
+    };
+    let both = (limit("body"), limit("answer"));
+    fields.finish();
+    both
+}

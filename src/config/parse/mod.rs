@@ -1,0 +1,289 @@
+//! The tree becomes a [`Config`].
+//!
+//! What always holds: every field is read once, in one place, and what is wrong with it is reported
+//! there, together with the rules that tie it to its neighbours; reading goes on with a default, so
+//! that one run finds everything.
+//!
+//! What it does not do: report success. A config that was built beside an error is thrown away.
+
+mod answers;
+mod effect;
+mod fence;
+mod settle;
+mod upstream;
+mod value;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::field::{Field, Fields};
+use super::scalar::{self, DURATION, SIZE};
+use super::secret::Secret;
+use super::settings::{Admin, Config, Limits, Register, Upstream};
+use crate::protocol::ids::Tenant;
+
+const DEFAULT_REGISTER: &str = "/var/lib/fencepost";
+const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(LOOPBACK, 15_000);
+const DEFAULT_HEALTH: SocketAddr = SocketAddr::new(LOOPBACK, 15_020);
+const LOOPBACK: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+const DEFAULT_BUFFERED: usize = 256 << 20;
+const DEFAULT_RECORD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Beyond the longest response, to record it and to answer.
+const DRAIN_MARGIN: Duration = Duration::from_secs(5);
+
+const ADDRESS: &str = "an address with a port (`127.0.0.1:15001`, `[::1]:15001`)";
+
+/// What must be distinct across the file.
+#[derive(Debug, Default)]
+struct Taken {
+    addresses: Vec<(SocketAddr, String)>,
+    ids: Vec<(String, String)>,
+}
+
+/// Reads a whole file. `None` where not even a default can stand in.
+pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
+    let mut fields = root.map()?;
+    version(&mut fields);
+    fields.or("mode", (), |field| {
+        field.choice_or_later(&[("enforce", ())], &["observe"])
+    });
+    fields.refuse_later(&["worker", "profiles"]);
+    let tenant = fields.or("tenant", Tenant::new("default"), tenant);
+    let mut taken = Taken::default();
+    let limits = fields.take("limits");
+    let limits = limits
+        .and_then(|field| limits_of(&field))
+        .unwrap_or(Limits {
+            buffered_bodies: DEFAULT_BUFFERED,
+        });
+    let upstreams = upstreams(&mut fields, limits, &mut taken);
+    let admin = admin(&mut fields, &mut taken);
+    let health = health(&mut fields, &mut taken);
+    let register = register(&mut fields);
+    let record_timeout = fields.or("record_timeout", DEFAULT_RECORD_TIMEOUT, |field| {
+        field.read(DURATION, scalar::duration)
+    });
+    let drain = drain(&mut fields, &upstreams);
+    fields.finish();
+    Some(Config {
+        tenant,
+        register,
+        admin,
+        health,
+        upstreams,
+        limits,
+        record_timeout,
+        drain,
+        digest,
+    })
+}
+
+fn version(fields: &mut Fields<'_>) {
+    if let Some(field) = fields.need("version") {
+        field.read("1, the version that this program reads", |text| {
+            (text == "1").then_some(())
+        });
+    }
+}
+
+fn tenant(field: &Field<'_>) -> Option<Tenant> {
+    field.read(NAME, |text| is_name(text).then(|| Tenant::new(text)))
+}
+
+const NAME: &str = "a name (letters, digits, `-`, `_`, `.`; at most 64)";
+
+/// Names go into logs, metrics, paths of the operators' API and identities.
+fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.len() <= 64 && text.chars().all(allowed)
+}
+
+fn limits_of(field: &Field<'_>) -> Option<Limits> {
+    let mut fields = field.map()?;
+    let buffered_bodies = fields.or("buffered_bodies", DEFAULT_BUFFERED, |field| {
+        field.read(SIZE, scalar::size)
+    });
+    fields.finish();
+    Some(Limits { buffered_bodies })
+}
+
+fn upstreams(fields: &mut Fields<'_>, limits: Limits, taken: &mut Taken) -> Vec<Arc<Upstream>> {
+    let Some(field) = fields.need("upstreams") else {
+        return Vec::new();
+    };
+    let named = field.named();
+    if named.is_empty() && (field.is_null() || field.is_map()) {
+        field.error("names no upstream");
+    }
+    let upstreams = named.into_iter();
+    upstreams
+        .filter_map(|(name, field)| upstream::upstream(name, &field, limits, taken))
+        .map(Arc::new)
+        .collect()
+}
+
+fn admin(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<Admin> {
+    let default = Admin {
+        address: DEFAULT_ADMIN,
+        operators: Vec::new(),
+    };
+    let Some(field) = fields.take("admin") else {
+        return Some(default);
+    };
+    if is_none(&field) {
+        return None;
+    }
+    let mut fields = field.map()?;
+    let address_field = fields.take("address");
+    let address = address_field
+        .as_ref()
+        .and_then(address)
+        .unwrap_or(DEFAULT_ADMIN);
+    let operators = fields
+        .take("operators")
+        .map(|field| operators(&field))
+        .unwrap_or_default();
+    let place = address_field.unwrap_or(field);
+    taken.claim(address, &place);
+    if !address.ip().is_loopback() && operators.is_empty() {
+        place.error("only a loopback address needs no `operators`");
+    }
+    fields.finish();
+    Some(Admin { address, operators })
+}
+
+fn operators(field: &Field<'_>) -> Vec<(String, Secret)> {
+    let mut operators: Vec<(String, Secret)> = Vec::new();
+    for (name, field) in field.named() {
+        if !is_name(name) {
+            field.error(format!("`{name}` is not {NAME}"));
+        }
+        let Some(secret) = field.secret() else {
+            continue;
+        };
+        if operators
+            .iter()
+            .any(|(_, other)| other.matches(secret.expose().as_bytes()))
+        {
+            field.error("another operator has the same token: nobody could tell them apart");
+        }
+        operators.push((name.to_owned(), secret));
+    }
+    operators
+}
+
+fn health(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<SocketAddr> {
+    let Some(field) = fields.take("health") else {
+        return Some(DEFAULT_HEALTH);
+    };
+    if is_none(&field) {
+        return None;
+    }
+    let mut fields = field.map()?;
+    let address_field = fields.take("address");
+    let address = address_field
+        .as_ref()
+        .and_then(address)
+        .unwrap_or(DEFAULT_HEALTH);
+    taken.claim(address, &address_field.unwrap_or(field));
+    fields.finish();
+    Some(address)
+}
+
+/// `admin: none` switches a listener off that would be there by default.
+fn is_none(field: &Field<'_>) -> bool {
+    !field.is_map() && !field.is_list() && !field.is_null() && field.raw_text() == Some("none")
+}
+
+fn register(fields: &mut Fields<'_>) -> Register {
+    let field = fields.take("register");
+    let place = field.as_ref().unwrap_or(fields.own());
+    place.warn("the embedded register fences only the callers of this one process");
+    let register = field.and_then(|field| {
+        let mut fields = field.map()?;
+        fields.refuse_later(&["postgres", "remember", "encryption"]);
+        fields.or("if_down", (), |field| {
+            field.choice_or_later(&[("refuse", ())], &["forward-with-key"])
+        });
+        let register = fields.take("embedded").and_then(|field| embedded(&field));
+        fields.finish();
+        register
+    });
+    register.unwrap_or_else(|| Register {
+        path: PathBuf::from(DEFAULT_REGISTER),
+        ephemeral: false,
+    })
+}
+
+fn embedded(field: &Field<'_>) -> Option<Register> {
+    let mut fields = field.map()?;
+    let path = fields.or("path", PathBuf::from(DEFAULT_REGISTER), path);
+    let ephemeral = fields.or("ephemeral", false, |field| {
+        let ephemeral = field.boolean()?;
+        if ephemeral {
+            field.warn(
+                "what an ephemeral register knew is lost with it, and repeats are sent again",
+            );
+        }
+        Some(ephemeral)
+    });
+    fields.finish();
+    Some(Register { path, ephemeral })
+}
+
+fn drain(fields: &mut Fields<'_>, upstreams: &[Arc<Upstream>]) -> Duration {
+    let responses = upstreams
+        .iter()
+        .map(|upstream| upstream.timeouts.response.0);
+    let longest = Duration::from_millis(responses.max().unwrap_or_default());
+    fields.or("drain", longest.saturating_add(DRAIN_MARGIN), |field| {
+        let drain = field.read(DURATION, scalar::duration)?;
+        if drain < longest {
+            let longest = humantime::format_duration(longest);
+            field.error(format!(
+                "does not cover the longest response timeout, {longest}"
+            ));
+        }
+        Some(drain)
+    })
+}
+
+fn address(field: &Field<'_>) -> Option<SocketAddr> {
+    field.read(ADDRESS, |text| text.parse().ok())
+}
+
+fn path(field: &Field<'_>) -> Option<PathBuf> {
+    field.read("a path", |text| {
+        (!text.is_empty()).then(|| PathBuf::from(text))
+    })
+}
+
+impl Taken {
+    fn claim(&mut self, address: SocketAddr, field: &Field<'_>) {
+        let other = self
+            .addresses
+            .iter()
+            .find(|(other, _)| collide(*other, address));
+        if let Some((_, other)) = other {
+            field.error(format!("`{other}` listens there already"));
+        }
+        self.addresses.push((address, field.path().to_owned()));
+    }
+
+    fn claim_id(&mut self, id: &str, field: &Field<'_>) {
+        if let Some((_, other)) = self.ids.iter().find(|(other, _)| other == id) {
+            field.error(format!(
+                "`{other}` has the id `{id}` already: their operations would mix"
+            ));
+        }
+        self.ids.push((id.to_owned(), field.path().to_owned()));
+    }
+}
+
+/// Port 0 is a new port each time.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let anywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && (one.ip() == other.ip() || anywhere)
+}

@@ -1,0 +1,373 @@
+//! One upstream: where it is, what it can do, and what is an effect there.
+//!
+//! What always holds: a key is sent only where it is honoured, and an upstream that deduplicates says
+//! where; an upstream that can do nothing gets a fresh connection for every effect.
+//!
+//! What it does not do: principals (a later version): so a listener that others than the worker
+//! beside it can reach must say that it has none.
+
+use std::sync::Arc;
+
+use http::Uri;
+
+use super::effect::{self, Context};
+use super::{NAME, Taken, address, answers, is_name, path, value};
+use crate::config::field::{Field, Fields};
+use crate::config::profile::{self, Profile};
+use crate::config::scalar::{self, DURATION};
+use crate::config::settings::{Action, EffectRule, KeyRule, Limits, TlsFiles, Unlisted, Upstream};
+use crate::config::tree::{Node, Value};
+use crate::protocol::ids::UpstreamId;
+use crate::protocol::policy::{AnswerTable, Capability, KeyPolicy, KeyValue, Timeouts};
+use crate::protocol::time::Millis;
+
+const DEFAULT_TIMEOUTS: Timeouts = Timeouts {
+    dispatch: Millis(5_000),
+    connect: Millis(5_000),
+    response: Millis(30_000),
+};
+
+/// Length of a derived key.
+const DERIVED_KEY: usize = 36;
+
+/// Reads an entry of `upstreams`; `None` where something is missing that has no default.
+pub(super) fn upstream(
+    name: &str,
+    field: &Field<'_>,
+    limits: Limits,
+    taken: &mut Taken,
+) -> Option<Upstream> {
+    if !is_name(name) {
+        field.error(format!("`{name}` is not {NAME}"));
+    }
+    let profile = profile_of(field);
+    let mut table = AnswerTable::contract();
+    let Some(profile) = profile else {
+        return merged(name, field, table, limits, taken);
+    };
+    if let Some(answers) = &profile.answers {
+        table = answers::layer(&table, Some(&field.with_node(answers)));
+    }
+    let node = profile::overlay(field.node(), &profile.upstream);
+    merged(name, &field.with_node(&node), table, limits, taken)
+}
+
+fn profile_of(field: &Field<'_>) -> Option<Profile> {
+    if !field.is_map() {
+        return None;
+    }
+    let field = field.map()?.take("profile")?;
+    let name = field.text()?;
+    let profile = profile::find(name, field.at());
+    match &profile {
+        None => field.error(format!("`{name}` is not one of {}", profile::names())),
+        Some(profile) => profile.notes.iter().for_each(|note| field.warn(note)),
+    }
+    profile
+}
+
+fn merged(
+    name: &str,
+    field: &Field<'_>,
+    base: AnswerTable,
+    limits: Limits,
+    taken: &mut Taken,
+) -> Option<Upstream> {
+    let mut fields = field.map()?;
+    let _ = fields.take("profile");
+    fields.or("mode", (), |field| {
+        field.choice_or_later(&[("enforce", ())], &["observe"])
+    });
+    fields.refuse_later(&["hosts", "callbacks"]);
+    let id = id(&mut fields, name, taken);
+    let listen = listen(&mut fields, taken);
+    let url = fields.need("url").and_then(|field| url(&field));
+    let tls = tls(&mut fields, url.as_ref());
+    let capability = capability(&mut fields);
+    let key = key(&mut fields, capability);
+    let context = Context {
+        capability,
+        key,
+        answers: answers::layer(&base, fields.take("answers").as_ref()),
+        timeouts: timeouts(&mut fields),
+        limits,
+    };
+    let effects = effects(&mut fields, &context);
+    let unlisted = unlisted(&mut fields, &context);
+    warn_of_promise(field, &effects, &unlisted, &context);
+    let accept_close_framed = fields.or("accept_close_framed", false, Field::boolean);
+    let fresh_connections = fresh_connections(&mut fields, capability);
+    fields.finish();
+    Some(Upstream {
+        name: name.to_owned(),
+        id,
+        listen: listen?,
+        url: url?,
+        tls,
+        capability,
+        key: context.key,
+        effects,
+        unlisted,
+        timeouts: context.timeouts,
+        accept_close_framed,
+        fresh_connections,
+    })
+}
+
+fn id(fields: &mut Fields<'_>, name: &str, taken: &mut Taken) -> UpstreamId {
+    let field = fields.take("id");
+    let id = field
+        .as_ref()
+        .and_then(|field| field.read(NAME, |text| is_name(text).then_some(text)));
+    let id = id.unwrap_or(name);
+    taken.claim_id(id, field.as_ref().unwrap_or(fields.own()));
+    UpstreamId::new(id)
+}
+
+fn listen(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<std::net::SocketAddr> {
+    let principal = fields.take("principal");
+    let says_none = principal.as_ref().is_some_and(says_none);
+    let field = fields.need("listen")?;
+    let listen = address(&field)?;
+    taken.claim(listen, &field);
+    if !listen.ip().is_loopback() && !says_none {
+        field.error(
+            "whoever reaches this address shares one space of operation ids, and principals are not \
+             supported by this version: listen on a loopback address, or write `principal: none`",
+        );
+    }
+    Some(listen)
+}
+
+fn says_none(field: &Field<'_>) -> bool {
+    if field.is_list() || field.is_map() {
+        field.later();
+        return true;
+    }
+    field.choice(&[("none", ())]).is_some()
+}
+
+/// Scheme, host and port.
+fn url(field: &Field<'_>) -> Option<Uri> {
+    let expected = "a URL of http or https with a host (`https://api.example.com`)";
+    let url: Uri = field.read(expected, |text| {
+        let url: Uri = text.parse().ok()?;
+        let known = matches!(url.scheme_str(), Some("http" | "https"));
+        (known && url.host().is_some_and(|host| !host.is_empty())).then_some(url)
+    })?;
+    if url
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
+        field.error("credentials do not belong into a URL; they are the caller's");
+    }
+    if url.path() != "/" || url.query().is_some() {
+        field.error("a path or a query in the URL is not supported by this version");
+    }
+    Some(url)
+}
+
+fn tls(fields: &mut Fields<'_>, url: Option<&Uri>) -> TlsFiles {
+    let Some(field) = fields.take("tls") else {
+        return TlsFiles::default();
+    };
+    if url.is_some_and(|url| url.scheme_str() == Some("http")) {
+        field.error("there is no TLS towards an `http` URL");
+    }
+    let Some(mut fields) = field.map() else {
+        return TlsFiles::default();
+    };
+    let mut file = |name| fields.take(name).and_then(|field| path(&field));
+    let files = TlsFiles {
+        ca: file("ca"),
+        client_cert: file("client_cert"),
+        client_key: file("client_key"),
+    };
+    if files.client_cert.is_some() != files.client_key.is_some() {
+        field.error("`client_cert` and `client_key` come together");
+    }
+    fields.finish();
+    files
+}
+
+/// `[idempotent]`, `conditional`, `opaque`; none is opaque.
+fn capability(fields: &mut Fields<'_>) -> Capability {
+    let mut all = Capability::default();
+    let Some(field) = fields.take("capability") else {
+        return all;
+    };
+    let items = if field.is_list() || field.is_null() {
+        field.list().unwrap_or_default()
+    } else {
+        vec![field.clone()]
+    };
+    let alone = items.len() == 1;
+    for item in items {
+        let known = [("conditional", 'c'), ("idempotent", 'i'), ("opaque", 'o')];
+        match item.choice_or_later(&known, &["query", "callback"]) {
+            Some('c') => all.conditional = true,
+            Some('i') => all.idempotent = true,
+            Some(_) if !alone => item.error("`opaque` means that there is nothing else"),
+            Some(_) | None => {}
+        }
+    }
+    all
+}
+
+fn key(fields: &mut Fields<'_>, capability: Capability) -> Option<KeyRule> {
+    let Some(field) = fields.take("key") else {
+        if capability.idempotent {
+            fields
+                .own()
+                .error("capability `idempotent` needs a `key`: where does it go?");
+        }
+        return None;
+    };
+    if !capability.idempotent {
+        field.error(
+            "a key is sent only where it is honoured (capability `idempotent`): elsewhere it invites \
+             other software to repeat requests",
+        );
+    }
+    let mut fields = field.map()?;
+    let header = fields
+        .need("header")
+        .and_then(|field| value::header(&field));
+    let value = fields.or("value", KeyValue::Derived, |field| {
+        field.choice(&[("derived", KeyValue::Derived), ("caller", KeyValue::Caller)])
+    });
+    let lifetime = fields.take("lifetime");
+    if lifetime.is_none() && capability.idempotent {
+        field.warn("without a `lifetime` a lost answer is never settled by sending again");
+    }
+    let lifetime = lifetime.and_then(|field| field.read(DURATION, scalar::millis));
+    let longest = fields
+        .take("longest")
+        .and_then(|field| longest(&field, value));
+    let remembers_refusals = fields.or("remembers_refusals", false, Field::boolean);
+    fields.finish();
+    Some(KeyRule {
+        header: header?,
+        longest,
+        policy: KeyPolicy {
+            value,
+            lifetime,
+            remembers_refusals,
+        },
+    })
+}
+
+fn longest(field: &Field<'_>, value: KeyValue) -> Option<usize> {
+    let longest = field.read("a number of bytes above zero", |text| {
+        text.parse().ok().filter(|&longest: &usize| longest > 0)
+    })?;
+    if value == KeyValue::Derived && longest < DERIVED_KEY {
+        field.error(format!("a derived key has {DERIVED_KEY} characters"));
+    }
+    Some(longest)
+}
+
+fn timeouts(fields: &mut Fields<'_>) -> Timeouts {
+    let Some(mut fields) = fields.take("timeouts").and_then(|field| field.map()) else {
+        return DEFAULT_TIMEOUTS;
+    };
+    let mut read = |name, default| fields.or(name, default, |f| f.read(DURATION, scalar::millis));
+    let timeouts = Timeouts {
+        dispatch: read("dispatch", DEFAULT_TIMEOUTS.dispatch),
+        connect: read("connect", DEFAULT_TIMEOUTS.connect),
+        response: read("response", DEFAULT_TIMEOUTS.response),
+    };
+    fields.finish();
+    timeouts
+}
+
+fn effects(fields: &mut Fields<'_>, context: &Context) -> Vec<EffectRule> {
+    let items = fields
+        .take("effects")
+        .and_then(|field| field.list())
+        .unwrap_or_default();
+    let mut effects: Vec<EffectRule> = Vec::new();
+    let mut places = Vec::new();
+    for item in items {
+        let Some(rule) = effect::effect(&item, context) else {
+            continue;
+        };
+        // What a profile brings may be overruled by an effect before it.
+        let hidden = effects.iter().zip(&places).any(|(earlier, place)| {
+            earlier.methods == rule.methods && earlier.path == rule.path && *place != item.at()
+        });
+        let from_profile = places.last().is_some_and(|last| item.at() < *last);
+        if hidden && !from_profile {
+            item.error(format!(
+                "`{}` is listed already; only the first one counts",
+                rule.name
+            ));
+        }
+        places.push(item.at());
+        effects.push(rule);
+    }
+    effects
+}
+
+fn unlisted(fields: &mut Fields<'_>, context: &Context) -> Unlisted {
+    #[derive(Clone, Copy)]
+    enum Word {
+        Observe,
+        Protect,
+        Deny,
+        Pass,
+    }
+    let word = fields.or("unlisted", Word::Observe, |field| {
+        field.choice(&[
+            ("observe", Word::Observe),
+            ("protect", Word::Protect),
+            ("deny", Word::Deny),
+            ("pass", Word::Pass),
+        ])
+    });
+    match word {
+        Word::Observe => Unlisted::Observe,
+        Word::Deny => Unlisted::Deny,
+        Word::Pass => Unlisted::Pass,
+        Word::Protect => {
+            let nothing = Node {
+                at: fields.own().at(),
+                value: Value::Null,
+            };
+            let protect = effect::defaults(&fields.own().with_node(&nothing), context);
+            protect.map_or(Unlisted::Deny, |protect| {
+                Unlisted::Protect(Arc::new(protect))
+            })
+        }
+    }
+}
+
+/// What the reader of a config should know about what it can promise.
+fn warn_of_promise(
+    field: &Field<'_>,
+    effects: &[EffectRule],
+    unlisted: &Unlisted,
+    context: &Context,
+) {
+    let protects = |effect: &EffectRule| matches!(effect.action, Action::Protect(_));
+    if !effects.iter().any(protects) && !matches!(unlisted, Unlisted::Protect(_)) {
+        field.warn("no effect is protected here");
+    } else if context.capability.is_opaque() {
+        field.warn(
+            "an upstream without capabilities gets at most one attempt of an effect: every lost answer \
+             waits for a person",
+        );
+    }
+}
+
+fn fresh_connections(fields: &mut Fields<'_>, capability: Capability) -> bool {
+    let opaque = capability.is_opaque();
+    fields.or("connections", opaque, |field| {
+        let fresh = field.choice(&[("reuse", false), ("fresh", true)])?;
+        if opaque && !fresh {
+            field
+                .error("an upstream without capabilities gets a fresh connection for every effect");
+        }
+        Some(fresh)
+    })
+}
