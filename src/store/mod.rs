@@ -11,6 +11,8 @@
 //! [`decide`]: crate::protocol::decide::decide
 
 mod codec;
+#[cfg(test)]
+mod conformance;
 mod load;
 pub mod memory;
 pub mod permit;

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
+use super::Demo;
+use super::failure::Failure;
 use child::Proxy;
 use provider::Provider;
 use relay::Relay;
@@ -31,16 +33,38 @@ struct Stage {
     proxy: Proxy,
 }
 
-/// Plays all acts and prints the table. `once`: ends then; else serves until interrupted. True if
-/// every count was right.
-pub(super) async fn run(once: bool) -> Result<bool> {
+/// Plays all acts and prints the table; then serves until interrupted, unless told to play once. A
+/// wrong count is a failure.
+pub async fn run(demo: &Demo) -> Result<String, Failure> {
+    match play(demo.once).await? {
+        true => Ok(String::new()),
+        false => Err(Failure::Wrong(String::new())),
+    }
+}
+
+/// True if every count was right.
+async fn play(once: bool) -> Result<bool> {
     let room = Room::new()?;
-    let provider = Provider::start().await.context("the demo's provider cannot be started")?;
-    let relay = Relay::start(provider.address()).await.context("the demo's network cannot be started")?;
+    let provider = Provider::start()
+        .await
+        .context("the demo's provider cannot be started")?;
+    let relay = Relay::start(provider.address())
+        .await
+        .context("the demo's network cannot be started")?;
     let proxy = Proxy::start(&room.path, relay.address()).await?;
-    println!("A payment provider is at   http://{}  (its ledger: GET /ledger)", provider.address());
-    println!("Fencepost stands before it http://{}  (one process, embedded register)\n", proxy.address());
-    let mut stage = Stage { provider, relay, proxy };
+    println!(
+        "A payment provider is at   http://{}  (its ledger: GET /ledger)",
+        provider.address()
+    );
+    println!(
+        "Fencepost stands before it http://{}  (one process, embedded register)\n",
+        proxy.address()
+    );
+    let mut stage = Stage {
+        provider,
+        relay,
+        proxy,
+    };
     let lines = story::play(&mut stage).await?;
     print!("{}", table(&lines));
     let right = lines.iter().all(Line::is_right);
@@ -56,7 +80,9 @@ pub(super) async fn run(once: bool) -> Result<bool> {
         return Ok(right);
     }
     println!("{}", try_it(&stage));
-    tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
+    tokio::signal::ctrl_c()
+        .await
+        .context("cannot wait for Ctrl-C")?;
     Ok(right)
 }
 
@@ -69,7 +95,8 @@ impl Room {
     fn new() -> Result<Self> {
         let name = format!("fencepost-demo-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self { path })
     }
 }
@@ -81,21 +108,37 @@ impl Drop for Room {
 }
 
 fn table(lines: &[Line]) -> String {
-    let titles = ["what happened", "what the caller saw", "effects at the provider"];
+    let titles = [
+        "what happened",
+        "what the caller saw",
+        "effects at the provider",
+    ];
     let cells: Vec<[String; 3]> = lines
         .iter()
         .map(|line| {
             let mark = if line.is_right() { "" } else { "   <-- WRONG" };
-            [line.what.to_owned(), line.saw.clone(), format!("{}{mark}", line.effects)]
+            [
+                line.what.to_owned(),
+                line.saw.clone(),
+                format!("{}{mark}", line.effects),
+            ]
         })
         .collect();
     let width = |column: usize| {
-        let longest = cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        let longest = cells
+            .iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count());
         let title = titles.get(column).map_or(0, |title| title.len());
         longest.max().unwrap_or(0).max(title)
     };
     let (first, second) = (width(0), width(1));
-    let rule = format!("{}  {}  {}\n", "-".repeat(first), "-".repeat(second), "-".repeat(23));
+    let rule = format!(
+        "{}  {}  {}\n",
+        "-".repeat(first),
+        "-".repeat(second),
+        "-".repeat(23)
+    );
     let mut text = String::new();
     let [a, b, c] = titles;
     text.push_str(&format!("{a:first$}  {b:second$}  {c}\n"));

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-use super::bytes::{Reader, Writer};
+use super::primitives::{Reader, Writer};
 use super::{Field, Malformed, VERSION, versioned};
 use crate::protocol::outcome::{Answer, Fields, StoredRequest};
 

@@ -5,8 +5,8 @@
 //!
 //! What it does not do: repeat the key that the record is stored under.
 
-use super::bytes::{Reader, Writer};
 use super::names::text;
+use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
 use crate::protocol::command::Event;
 use crate::protocol::fence::{Fence, Latest};

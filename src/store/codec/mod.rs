@@ -13,11 +13,15 @@
 //!
 //! What it does not do: encrypt, or know where records are kept.
 
-mod bytes;
 mod content;
 mod fence;
 mod names;
 mod operation;
+mod primitives;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
@@ -31,7 +35,7 @@ use crate::protocol::operation::Operation;
 use crate::protocol::outcome::Answer;
 use crate::protocol::view::TwinNote;
 
-use bytes::{Reader, Writer};
+use primitives::{Reader, Writer};
 
 pub(in crate::store) use content::{decode_answer, decode_request, encode_answer, encode_request};
 

@@ -4,7 +4,7 @@
 //!
 //! What it does not do: encode whole records.
 
-use super::bytes::{Reader, Writer};
+use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
 use crate::protocol::ids::{
     AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,

@@ -5,7 +5,7 @@
 //!
 //! What it does not do: hold the answer of a completion; that is content, kept and sealed apart.
 
-use super::bytes::{Reader, Writer};
+use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
 use crate::protocol::ids::OperationKey;
 use crate::protocol::operation::{

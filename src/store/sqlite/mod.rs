@@ -14,6 +14,8 @@ mod read;
 #[cfg(test)]
 mod sabotage;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::io;

@@ -155,14 +155,7 @@ impl Writer {
         while let Some(errand) = next {
             taken += 1;
             match errand {
-                Errand::Apply(command, answer) => {
-                    // Whoever asked for an attempt and went away has withdrawn; evidence counts
-                    // whether or not anybody still listens.
-                    let withdrawn = asks_for_attempt(&command) && answer.is_closed();
-                    if !withdrawn {
-                        batch.commands.push((command, answer));
-                    }
-                }
+                Errand::Apply(command, answer) => batch.commands.push((command, answer)),
                 Errand::Prove(answer) => batch.proofs.push(answer),
                 Errand::Close(answer) => {
                     batch.close = Some(answer);
@@ -257,9 +250,15 @@ impl Writer {
             outcome: false,
         };
         let mut tally = Tally::default();
-        for (command, _) in commands {
-            let reply = self.decide_one(connection, command, &mut tally)?;
-            decided.push(reply);
+        for (command, answer) in commands {
+            // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether or
+            // not anybody still listens.
+            let withdrawn = asks_for_attempt(command) && answer.is_closed();
+            decided.push(if withdrawn {
+                Err(StoreError::Unavailable("withdrawn".to_owned()))
+            } else {
+                self.decide_one(connection, command, &mut tally)?
+            });
         }
         tally.write(connection).map_err(|error| before(&error))?;
         if prove {

@@ -1,0 +1,132 @@
+//! One suite for every backend: the same scenarios, and random commands compared with `memory`.
+//!
+//! What always holds: a scenario knows only the door ([`Register`] and `Backend`), never how a
+//! backend keeps its rows, and asserts what a caller could be hurt by.
+//!
+//! What it does not do: fault a backend (its own tests do), or test the rules themselves (`protocol`).
+
+pub(in crate::store) mod commands;
+mod random;
+mod reading;
+mod scenarios;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tempfile::TempDir;
+
+use super::memory::MemoryBackend;
+use super::sqlite;
+use super::{Backend, Register};
+use crate::clock::Clock;
+use crate::protocol::ids::InstanceId;
+
+/// A register under test, that can be restarted.
+pub(super) struct Subject {
+    register: Register,
+    kind: Kind,
+}
+
+enum Kind {
+    Memory(MemoryBackend),
+    Sqlite(TempDir),
+}
+
+impl Subject {
+    async fn memory() -> Self {
+        let instance = next_instance();
+        let backend = MemoryBackend::new(instance);
+        Self {
+            register: Register::new(Arc::new(backend.clone()), instance),
+            kind: Kind::Memory(backend),
+        }
+    }
+
+    async fn sqlite() -> Self {
+        let dir = TempDir::new().unwrap();
+        Self {
+            register: open_sqlite(&dir, next_instance()).await,
+            kind: Kind::Sqlite(dir),
+        }
+    }
+
+    fn register(&self) -> &Register {
+        &self.register
+    }
+
+    fn read(&self) -> &dyn Backend {
+        self.register.read()
+    }
+
+    /// The next start of the process, on the same register.
+    async fn restart(&mut self) {
+        self.restart_as(next_instance()).await;
+    }
+
+    async fn restart_as(&mut self, instance: InstanceId) {
+        self.register.read().close().await.unwrap();
+        self.register = match &self.kind {
+            Kind::Memory(backend) => Register::new(Arc::new(backend.reopened(instance)), instance),
+            Kind::Sqlite(dir) => open_sqlite(dir, instance).await,
+        };
+    }
+}
+
+async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
+    let clock = Clock::system().unwrap();
+    let opened = sqlite::open(dir.path(), instance, clock).await.unwrap();
+    Register::new(opened.backend, instance)
+}
+
+fn next_instance() -> InstanceId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    InstanceId(NEXT.fetch_add(1, Ordering::Relaxed).into())
+}
+
+/// Runs every scenario against every backend.
+macro_rules! against_every_backend {
+    ($($module:ident :: $scenario:ident),+ $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                super::$module::$scenario(super::Subject::memory().await).await;
+            })+
+        }
+        mod sqlite_file {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                super::$module::$scenario(super::Subject::sqlite().await).await;
+            })+
+        }
+    };
+}
+
+against_every_backend! {
+    scenarios::an_operation_is_admitted_recorded_and_replayed,
+    scenarios::of_many_identical_admissions_one_gets_the_permit,
+    scenarios::a_refused_request_raises_the_fence_all_the_same,
+    scenarios::a_newer_generation_waits_for_the_older_one,
+    scenarios::a_twin_is_noted_for_good,
+    scenarios::the_note_of_a_twin_is_void_when_the_first_was_not_applied,
+    scenarios::a_resend_gets_the_stored_bytes,
+    scenarios::a_resend_is_forbidden_once_overtaken,
+    scenarios::an_operation_is_parked_and_resolved,
+    scenarios::a_sequence_never_goes_back,
+    scenarios::a_not_applied_operation_is_admitted_again,
+    scenarios::after_a_restart_an_intent_is_uncertain,
+    scenarios::a_fence_survives_a_restart,
+    scenarios::an_answer_survives_a_restart_byte_for_byte,
+    scenarios::evidence_twice_changes_nothing,
+    scenarios::evidence_without_an_intent_is_a_contradiction,
+    scenarios::identities_are_compared_by_their_exact_bytes,
+    scenarios::nothing_is_granted_without_a_connection,
+    reading::a_peek_sees_what_was_committed,
+    reading::stored_requests_go_when_settled,
+    reading::operations_are_listed_newest_first_in_pages,
+    reading::operations_are_found_by_what_they_are,
+    reading::the_unsettled_are_listed_from_a_cursor,
+    reading::a_resource_shows_what_stands_in_its_way,
+    reading::resources_are_listed_by_name,
+    reading::the_summary_counts,
+    reading::an_event_log_tells_the_story,
+}

@@ -1,0 +1,328 @@
+//! Random commands: every backend gives the replies, and ends with the tables, of `memory`.
+
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::Subject;
+use super::commands as c;
+use crate::protocol::command::{
+    Admission, Admit, Command, Presented, Record, Reply, Resend, ResendReply, Resolution, Ruling,
+    TokenField,
+};
+use crate::protocol::ids::Sequence;
+use crate::protocol::ids::{AttemptId, FencingToken, InstanceId, OperationKey, TokenSource};
+use crate::protocol::operation::IdentityOrigin;
+use crate::protocol::outcome::{AnswerClass, Evidence};
+use crate::protocol::policy::{IfOlderUnsettled, IfTwin, Order, PerGeneration, Policy, TokenMode};
+use crate::protocol::time::Millis;
+use crate::store::OperationQuery;
+
+/// One step; small numbers, so that steps meet.
+#[derive(Clone, Debug)]
+enum Step {
+    Admit(Box<Asked>),
+    /// Of the attempts granted so far, one ends (perhaps again).
+    Record {
+        attempt: prop::sample::Index,
+        evidence: usize,
+        open: bool,
+    },
+    Resend(u8),
+    Park(u8),
+    Resolve {
+        id: u8,
+        verdict: u8,
+    },
+    Restart,
+    Pass(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    id: u8,
+    follows_incarnation: bool,
+    derived: bool,
+    fingerprint: u8,
+    resource: Option<u8>,
+    token: Option<u64>,
+    sequence: Option<u64>,
+    order: bool,
+    rules: (usize, usize, usize, usize),
+    reserved: bool,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let what = (0..4_u8, any::<bool>(), any::<bool>(), 0..2_u8);
+    let place = (
+        prop::option::weighted(0.8, 0..2_u8),
+        prop::option::weighted(0.8, 1..5_u64),
+        prop::option::of(1..4_u64),
+    );
+    let rules = (0..3_usize, 0..3_usize, 0..3_usize, 0..3_usize);
+    let how = (any::<bool>(), rules, prop::bool::weighted(0.9));
+    (what, place, how).prop_map(|(what, place, how)| {
+        let (id, follows_incarnation, derived, fingerprint) = what;
+        let (resource, token, sequence) = place;
+        let (order, rules, reserved) = how;
+        Asked {
+            id,
+            follows_incarnation,
+            derived,
+            fingerprint,
+            resource,
+            token,
+            sequence,
+            order,
+            rules,
+            reserved,
+        }
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => asked().prop_map(|asked| Step::Admit(Box::new(asked))),
+        6 => (any::<prop::sample::Index>(), 0..7_usize, prop::bool::weighted(0.2)).prop_map(
+            |(attempt, evidence, open)| Step::Record { attempt, evidence, open }
+        ),
+        2 => (0..4_u8).prop_map(Step::Resend),
+        1 => (0..4_u8).prop_map(Step::Park),
+        1 => (0..4_u8, 0..3_u8).prop_map(|(id, verdict)| Step::Resolve { id, verdict }),
+        1 => Just(Step::Restart),
+        1 => (0..60_000_u64).prop_map(Step::Pass),
+    ]
+}
+
+/// What turns steps into commands; the same commands go to both backends.
+struct Script {
+    instance: InstanceId,
+    now: u64,
+    number: u64,
+    granted: Vec<(OperationKey, AttemptId)>,
+}
+
+impl Script {
+    fn attempt(&mut self) -> AttemptId {
+        self.number += 1;
+        AttemptId {
+            instance: self.instance,
+            number: self.number,
+        }
+    }
+
+    /// `None`: the step is no command.
+    fn command(&mut self, step: &Step) -> Option<Command> {
+        let at = c::at(self.now);
+        match step {
+            Step::Admit(asked) => Some(Command::Admit(Box::new(self.admit(asked)))),
+            Step::Record {
+                attempt,
+                evidence,
+                open,
+            } => {
+                let (key, attempt) = match self.granted.as_slice() {
+                    [] => return None,
+                    granted => attempt.get(granted).clone(),
+                };
+                Some(Command::Record(Record {
+                    key,
+                    attempt,
+                    evidence: evidence_of(*evidence),
+                    open: *open,
+                    at,
+                }))
+            }
+            Step::Resend(id) => Some(Command::Resend(Resend {
+                attempt: self.attempt(),
+                at,
+                ..c::resend(&key(*id), self.instance)
+            })),
+            Step::Park(id) => {
+                let mut park = c::park(&key(*id));
+                park.at = at;
+                Some(Command::Park(park))
+            }
+            Step::Resolve { id, verdict } => {
+                let verdict = match verdict {
+                    0 => Resolution::Applied(c::answer(200)),
+                    new_key => Resolution::NotApplied {
+                        new_key: *new_key == 2,
+                    },
+                };
+                let mut resolve = c::resolve(&key(*id), verdict);
+                resolve.at = at;
+                Some(Command::Resolve(resolve))
+            }
+            Step::Restart | Step::Pass(_) => None,
+        }
+    }
+
+    fn admit(&mut self, asked: &Asked) -> Admit {
+        let base = c::admit("unused", self.instance);
+        Admit {
+            key: key(asked.id),
+            follows_incarnation: asked.follows_incarnation,
+            origin: if asked.derived {
+                IdentityOrigin::Derived
+            } else {
+                IdentityOrigin::Caller
+            },
+            fingerprint: c::fingerprint(asked.fingerprint),
+            presented: asked.resource.map(|resource| Presented {
+                resource: c::resource_key(&format!("r{resource}")),
+                token: asked.token.map_or(TokenField::Absent, |generation| {
+                    TokenField::Token(FencingToken::new(0, generation).unwrap())
+                }),
+                source: TokenSource::new("workers"),
+                acquisition: None,
+                sequence: asked.sequence.and_then(Sequence::from_value),
+            }),
+            policy: Arc::new(policy_of(asked)),
+            attempt: self.attempt(),
+            at: c::at(self.now),
+            reserved: asked.reserved,
+            ..base
+        }
+    }
+
+    fn note(&mut self, reply: &Reply) {
+        let grant = match reply {
+            Reply::Admission(Admission {
+                ruling: Ruling::Granted(grant),
+                ..
+            })
+            | Reply::Resend(ResendReply::Granted(grant)) => grant,
+            Reply::Admission(_)
+            | Reply::Resend(_)
+            | Reply::Recorded(_)
+            | Reply::Parked(_)
+            | Reply::Resolved(_) => return,
+        };
+        self.granted.push((grant.key.clone(), grant.attempt));
+    }
+}
+
+fn policy_of(asked: &Asked) -> Policy {
+    let (token, generation, older, twin) = asked.rules;
+    let mut fence = c::fence_policy();
+    fence.token = [TokenMode::Require, TokenMode::Prefer, TokenMode::Observe][token];
+    fence.per_generation = [
+        PerGeneration::Many,
+        PerGeneration::One,
+        PerGeneration::Numbered,
+    ][generation];
+    fence.if_older_unsettled = [
+        IfOlderUnsettled::Wait(Millis(1_000)),
+        IfOlderUnsettled::Refuse,
+        IfOlderUnsettled::Send(Millis(1_000)),
+    ][older];
+    fence.if_twin = [IfTwin::Refuse, IfTwin::Answer, IfTwin::Send][twin];
+    Policy {
+        fence: asked.resource.map(|_| fence),
+        order: if asked.order {
+            Order::Strict
+        } else {
+            Order::Free
+        },
+        ..c::policy()
+    }
+}
+
+fn evidence_of(which: usize) -> Evidence {
+    [
+        c::applied(),
+        c::interrupted(),
+        c::unsent(),
+        c::answered(402, AnswerClass::Refused),
+        c::answered(412, AnswerClass::ConditionFailed),
+        c::answered(400, AnswerClass::NotProcessed),
+        c::answered(500, AnswerClass::Ambiguous),
+    ][which]
+        .clone()
+}
+
+fn key(id: u8) -> OperationKey {
+    c::key(&format!("op-{id}"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sqlite_answers_and_keeps_what_memory_does(steps in vec(step(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(compare(&steps));
+    }
+}
+
+async fn compare(steps: &[Step]) {
+    let (mut sqlite, mut memory) = (Subject::sqlite().await, Subject::memory().await);
+    let mut script = Script {
+        instance: InstanceId(1_000_000),
+        now: 0,
+        number: 0,
+        granted: Vec::new(),
+    };
+    sqlite.restart_as(script.instance).await;
+    memory.restart_as(script.instance).await;
+    for step in steps {
+        script.now += 10;
+        match step {
+            Step::Restart => {
+                script.instance = InstanceId(script.instance.0 + 1);
+                sqlite.restart_as(script.instance).await;
+                memory.restart_as(script.instance).await;
+            }
+            Step::Pass(ms) => script.now += ms,
+            Step::Admit(_)
+            | Step::Record { .. }
+            | Step::Resend(_)
+            | Step::Park(_)
+            | Step::Resolve { .. } => {
+                let Some(command) = script.command(step) else {
+                    continue;
+                };
+                let expected = memory.read().apply(command.clone()).await.unwrap();
+                let reply = sqlite.read().apply(command).await.unwrap();
+                assert!(reply == expected, "{step:?}: {reply:?}, not {expected:?}");
+                script.note(&reply);
+            }
+        }
+    }
+    compare_tables(&sqlite, &memory).await;
+    sqlite.restart_as(script.instance).await;
+    compare_tables(&sqlite, &memory).await;
+}
+
+async fn compare_tables(sqlite: &Subject, memory: &Subject) {
+    let (one, other) = (sqlite.read(), memory.read());
+    for id in 0..4 {
+        let key = key(id);
+        let stored = one.operation(&key, true).await.unwrap();
+        assert!(stored == other.operation(&key, true).await.unwrap());
+        let peeked = one.peek(&key, None).await.unwrap();
+        assert!(peeked == other.peek(&key, None).await.unwrap());
+    }
+    for name in ["r0", "r1"] {
+        let key = c::resource_key(name);
+        let stored = one.resource(&key).await.unwrap();
+        assert!(stored == other.resource(&key).await.unwrap(), "{name}");
+    }
+    let fences = one.resources(None, 10).await.unwrap();
+    assert_eq!(fences, other.resources(None, 10).await.unwrap());
+    for state in [None, Some("COMPLETED"), Some("UNCERTAIN")] {
+        let query = OperationQuery {
+            state,
+            limit: 3,
+            ..OperationQuery::default()
+        };
+        let page = one.operations(&query).await.unwrap();
+        assert!(page == other.operations(&query).await.unwrap());
+    }
+    let unsettled = one.unsettled(0, 10).await.unwrap();
+    assert!(unsettled == other.unsettled(0, 10).await.unwrap());
+    let summary = one.summary().await.unwrap();
+    assert_eq!(summary, other.summary().await.unwrap());
+}

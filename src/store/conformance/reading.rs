@@ -1,0 +1,280 @@
+//! What readers see: peeks, pages, counts, event logs.
+
+use super::Subject;
+use super::commands::{
+    self as c, admit, applied, fenced, fingerprint, interrupted, key, resource_key, unsent,
+};
+use super::scenarios::{granted, own, record};
+use crate::protocol::command::{Admit, Resolution};
+use crate::protocol::view::Record;
+use crate::store::OperationQuery;
+
+pub(super) async fn a_peek_sees_what_was_committed(subject: Subject) {
+    let instance = own(&subject);
+    let peek = |id: &'static str| {
+        let (read, resource) = (subject.read(), resource_key("r"));
+        async move { read.peek(&key(id), Some(&resource)).await.unwrap() }
+    };
+    assert_eq!(peek("a").await, None);
+    let first = fenced("a", "r", "1", instance);
+    let permit = granted(&subject, &first).await;
+    let Some(Record::Operation(operation)) = peek("a").await else {
+        panic!("not found");
+    };
+    assert_eq!(operation.state.word(), "INTENDED");
+    let twin = fenced("twin", "r", "1", instance);
+    subject.register().admit(twin.clone()).await.unwrap();
+    let Some(Record::Twin(note)) = peek("twin").await else {
+        panic!("no note");
+    };
+    assert_eq!((note.key, note.first), (twin.key, first.key.clone()));
+    record(&subject, permit, applied()).await;
+    let found = subject.read().peek(&first.key, None).await.unwrap();
+    let Some(Record::Operation(operation)) = found else {
+        panic!("not found");
+    };
+    assert_eq!(operation.state.word(), "COMPLETED");
+}
+
+pub(super) async fn stored_requests_go_when_settled(subject: Subject) {
+    let kept = |id: &'static str| {
+        let read = subject.read();
+        async move {
+            let found = read.operation(&key(id), true).await.unwrap().unwrap();
+            assert_eq!(found.operation.request_kept, found.request.is_some());
+            found.request
+        }
+    };
+    let permit = granted(&subject, &admit("a", own(&subject))).await;
+    assert!(kept("a").await == Some(c::request("a")));
+    let not_asked = subject.read().operation(&key("a"), false).await.unwrap();
+    assert!(not_asked.unwrap().request.is_none());
+    record(&subject, permit, interrupted()).await;
+    assert!(kept("a").await.is_some());
+    let verdict = c::resolve(&key("a"), Resolution::NotApplied { new_key: true });
+    subject.register().resolve(verdict).await.unwrap();
+    assert!(kept("a").await.is_none());
+    let permit = granted(&subject, &admit("a", own(&subject))).await;
+    assert!(kept("a").await.is_some());
+    record(&subject, permit, applied()).await;
+    assert!(kept("a").await.is_none());
+}
+
+pub(super) async fn operations_are_listed_newest_first_in_pages(subject: Subject) {
+    for number in 0..7 {
+        drop(granted(&subject, &admit(&format!("op-{number}"), own(&subject))).await);
+    }
+    let mut query = OperationQuery {
+        limit: 3,
+        ..OperationQuery::default()
+    };
+    let mut pages = Vec::new();
+    loop {
+        let page = subject.read().operations(&query).await.unwrap();
+        let ids = page
+            .operations
+            .iter()
+            .map(|operation| id_of(operation).to_owned());
+        pages.push(ids.collect::<Vec<_>>());
+        match page.next {
+            Some(next) => query.before = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(
+        pages,
+        [
+            vec!["op-6", "op-5", "op-4"],
+            vec!["op-3", "op-2", "op-1"],
+            vec!["op-0"]
+        ]
+    );
+    query = OperationQuery {
+        limit: 7,
+        ..OperationQuery::default()
+    };
+    let all = subject.read().operations(&query).await.unwrap();
+    assert_eq!((all.operations.len(), all.next), (7, None));
+}
+
+pub(super) async fn operations_are_found_by_what_they_are(subject: Subject) {
+    let instance = own(&subject);
+    let permit = granted(&subject, &fenced("a", "r", "1", instance)).await;
+    record(&subject, permit, applied()).await;
+    drop(granted(&subject, &fenced("b", "other", "1", instance)).await);
+    let mut elsewhere = admit("a", instance);
+    elsewhere.key.upstream = crate::protocol::ids::UpstreamId::new("bank");
+    drop(granted(&subject, &elsewhere).await);
+    let all = OperationQuery {
+        limit: 10,
+        ..OperationQuery::default()
+    };
+    let found = |query: OperationQuery| {
+        let read = subject.read();
+        async move {
+            let page = read.operations(&query).await.unwrap();
+            let name = |operation: &crate::protocol::operation::Operation| {
+                format!("{}/{}", operation.key.upstream, operation.key.id)
+            };
+            page.operations.iter().map(name).collect::<Vec<_>>()
+        }
+    };
+    let by_state = OperationQuery {
+        state: Some("INTENDED"),
+        ..all.clone()
+    };
+    assert_eq!(found(by_state).await, ["bank/a", "stripe/b"]);
+    let by_resource = OperationQuery {
+        resource: Some(resource_key("r")),
+        ..all.clone()
+    };
+    assert_eq!(found(by_resource).await, ["stripe/a"]);
+    let by_upstream = OperationQuery {
+        upstream: Some(crate::protocol::ids::UpstreamId::new("stripe")),
+        ..all.clone()
+    };
+    assert_eq!(found(by_upstream).await, ["stripe/b", "stripe/a"]);
+    let by_id = OperationQuery {
+        id: Some("a".to_owned()),
+        ..all.clone()
+    };
+    assert_eq!(found(by_id.clone()).await, ["bank/a", "stripe/a"]);
+    let both = OperationQuery {
+        state: Some("COMPLETED"),
+        ..by_id
+    };
+    assert_eq!(found(both).await, ["stripe/a"]);
+}
+
+pub(super) async fn the_unsettled_are_listed_from_a_cursor(subject: Subject) {
+    let instance = own(&subject);
+    for (number, evidence) in [
+        None,
+        Some(applied()),
+        Some(interrupted()),
+        Some(unsent()),
+        None,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let permit = granted(&subject, &admit(&format!("op-{number}"), instance)).await;
+        if let Some(evidence) = evidence {
+            record(&subject, permit, evidence).await;
+        }
+    }
+    let mut seen = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = subject.read().unsettled(after, 2).await.unwrap();
+        let Some((last, _)) = page.last() else { break };
+        after = *last;
+        seen.extend(
+            page.iter()
+                .map(|(_, operation)| id_of(operation).to_owned()),
+        );
+    }
+    assert_eq!(seen, ["op-0", "op-2", "op-4"]);
+}
+
+pub(super) async fn a_resource_shows_what_stands_in_its_way(subject: Subject) {
+    let instance = own(&subject);
+    let none = subject.read().resource(&resource_key("r")).await.unwrap();
+    assert_eq!(none, None);
+    for (id, token) in [("a", "1"), ("b", "2")] {
+        let permit = granted(&subject, &fenced(id, "r", token, instance)).await;
+        record(&subject, permit, applied()).await;
+    }
+    let permit = granted(&subject, &fenced("c", "r", "3", instance)).await;
+    record(
+        &subject,
+        permit,
+        c::answered(400, crate::protocol::outcome::AnswerClass::NotProcessed),
+    )
+    .await;
+    let uncertain = Admit {
+        fingerprint: fingerprint(2),
+        ..fenced("d", "r", "4", instance)
+    };
+    let permit = granted(&subject, &uncertain).await;
+    record(&subject, permit, interrupted()).await;
+    let shown = subject.read().resource(&resource_key("r")).await.unwrap();
+    let shown = shown.unwrap();
+    assert_eq!(shown.fence.mark.unwrap().to_string(), "4");
+    let unsettled: Vec<_> = shown.unsettled.iter().map(id_of).collect();
+    assert_eq!(unsettled, ["d"]);
+    let last = shown.last_completed.unwrap();
+    assert_eq!(id_of(&last), "b");
+    assert_eq!(last.place.unwrap().token.unwrap().to_string(), "2");
+}
+
+pub(super) async fn resources_are_listed_by_name(subject: Subject) {
+    for name in ["b", "a", "c", "B", "é"] {
+        drop(granted(&subject, &fenced(name, name, "1", own(&subject))).await);
+    }
+    let names = |after: Option<&'static str>, limit| {
+        let read = subject.read();
+        async move {
+            let fences = read.resources(after, limit).await.unwrap();
+            let names = fences.iter().map(|fence| fence.resource.name.to_string());
+            names.collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(names(None, 10).await, ["B", "a", "b", "c", "é"]);
+    assert_eq!(names(None, 2).await, ["B", "a"]);
+    assert_eq!(names(Some("a"), 2).await, ["b", "c"]);
+    assert_eq!(names(Some("é"), 2).await, Vec::<String>::new());
+}
+
+pub(super) async fn the_summary_counts(mut subject: Subject) {
+    let instance = own(&subject);
+    let empty = subject.read().summary().await.unwrap();
+    assert_eq!((empty.by_state, empty.oldest_unsettled), (vec![], None));
+    let evidence = [applied(), unsent(), interrupted(), applied(), interrupted()];
+    for (number, evidence) in evidence.into_iter().enumerate() {
+        let ms = u64::try_from(number).unwrap();
+        let admit = Admit {
+            at: c::at(ms),
+            ..admit(&format!("op-{number}"), instance)
+        };
+        let permit = granted(&subject, &admit).await;
+        record(&subject, permit, evidence).await;
+    }
+    drop(granted(&subject, &admit("op-1", instance)).await);
+    let expected = vec![("INTENDED", 1), ("UNCERTAIN", 2), ("COMPLETED", 2)];
+    for _ in 0..2 {
+        let summary = subject.read().summary().await.unwrap();
+        assert_eq!(summary.by_state, expected);
+        // op-1 was first seen before op-2, and is in flight again.
+        assert_eq!(summary.oldest_unsettled, Some(c::at(1)));
+        assert_eq!(summary.epoch, 0);
+        subject.restart().await;
+    }
+    subject.read().ready().await.unwrap();
+}
+
+pub(super) async fn an_event_log_tells_the_story(subject: Subject) {
+    let first = fenced("a", "r", "1", own(&subject));
+    let permit = granted(&subject, &first).await;
+    let attempt = permit.grant().attempt;
+    record(&subject, permit, interrupted()).await;
+    let twin = fenced("twin", "r", "1", own(&subject));
+    subject.register().admit(twin).await.unwrap();
+    subject.register().park(c::park(&first.key)).await.unwrap();
+    let verdict = c::resolve(&first.key, Resolution::Applied(c::answer(200)));
+    subject.register().resolve(verdict).await.unwrap();
+    let found = subject.read().operation(&first.key, false).await.unwrap();
+    let events = found.unwrap().events;
+    let told: Vec<_> = events.iter().map(|event| event.text.as_str()).collect();
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told[0].contains("interrupted"));
+    assert_eq!(events[0].attempt, Some(attempt));
+    assert!(told[1].contains("twin"));
+    assert!(told[2].contains("needs a person"));
+    assert!(told[3].contains("alice"));
+    assert!(events.iter().all(|event| event.key == first.key));
+}
+
+fn id_of(operation: &crate::protocol::operation::Operation) -> &str {
+    operation.key.id.as_str()
+}
