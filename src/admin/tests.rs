@@ -62,11 +62,7 @@ pub(crate) async fn house(operators: Operators) -> House {
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         tasks: TaskTracker::new(),
     };
-    let health = Health {
-        readiness,
-        metrics: Metrics::new(),
-        clock,
-    };
+    let health = Health::new(readiness, Metrics::new(), clock);
     House {
         stand_in,
         clock,

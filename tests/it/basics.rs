@@ -36,7 +36,10 @@ fn an_effect_goes_through_once_and_its_answer_comes_back() {
     let first = call.send();
     let again = call.send();
 
-    assert_eq!((first.status, first.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (first.status, first.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert_eq!(first.field("fencepost-operation"), Some("order-1"));
     assert_eq!((again.status, &again.body), (first.status, &first.body));
     assert!(!first.is_replay() && again.is_replay());
@@ -52,7 +55,10 @@ fn a_request_must_say_which_operation_it_is() {
     let upstream = Upstream::start(Keys::Honoured);
     let proxy = Proxy::start(Setup::new(upstream.address(), DEMANDING));
     let no_key = proxy.post("/payments").json("{}").send();
-    assert_eq!(no_key.verdict(), (400, "idempotency-key-required".to_owned()));
+    assert_eq!(
+        no_key.verdict(),
+        (400, "idempotency-key-required".to_owned())
+    );
     let long = "k".repeat(10_000);
     for key in ["", long.as_str(), "\"unclosed"] {
         let bad_key = proxy.post("/payments").key(key).json("{}").send();
@@ -90,7 +96,12 @@ fn what_no_rule_lets_out_is_not_sent() {
         .send();
     assert_eq!(large.verdict(), (413, "body-too-large".to_owned()));
     // Two servers may read this path as two different ones.
-    for path in ["/payments%2F", "/x/../payments", "//payments", "/payments;a=b"] {
+    for path in [
+        "/payments%2F",
+        "/x/../payments",
+        "//payments",
+        "/payments;a=b",
+    ] {
         let told = proxy.post(path).key("k").json("{}").send();
         assert_ne!(told.status, 201, "{path}");
     }
@@ -124,7 +135,13 @@ fn operators_have_names() {
     assert_eq!(wrong.send().status, 401);
     let none = proxy.read("/v1/operations");
     assert_eq!(none["operations"].as_array().map(Vec::len), Some(0));
-    assert_eq!(proxy.admin("GET", "/v1/operations/provider/k").send().status, 404);
+    assert_eq!(
+        proxy
+            .admin("GET", "/v1/operations/provider/k")
+            .send()
+            .status,
+        404
+    );
     assert_eq!(proxy.health("/livez").status, 200);
 }
 
@@ -134,16 +151,25 @@ fn a_register_has_one_owner() {
     let proxy = Proxy::start(Setup::payments(upstream.address()));
     let second = proxy.command(&["serve"]);
     assert!(!second.status.success());
-    assert_eq!(proxy.health("/readyz").status, 200, "the first one is not disturbed");
+    assert_eq!(
+        proxy.health("/readyz").status,
+        200,
+        "the first one is not disturbed"
+    );
 }
 
 #[test]
 fn check_names_every_problem_with_its_place() {
     let folder = ports::folder();
-    let (good, bad) = (folder.path().join("good.yaml"), folder.path().join("bad.yaml"));
+    let (good, bad) = (
+        folder.path().join("good.yaml"),
+        folder.path().join("bad.yaml"),
+    );
     let smallest = "version: 1\nregister:\n  embedded: { path: reg }\nupstreams:\n  stripe:\n    listen: 127.0.0.1:15001\n    url: https://api.stripe.com\n    profile: stripe-v1\n";
     std::fs::write(&good, smallest).unwrap();
-    let broken = smallest.replace("listen: 127.0.0.1:15001", "listen: nowhere").replace("profile:", "profil:");
+    let broken = smallest
+        .replace("listen: 127.0.0.1:15001", "listen: nowhere")
+        .replace("profile:", "profil:");
     std::fs::write(&bad, broken).unwrap();
     let check = |path: &std::path::Path| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fencepost"));
@@ -168,7 +194,10 @@ fn resources_are_listed_for_people_and_for_programs() {
     assert_eq!(put.send().status, 201);
     let table = proxy.command(&["resources", "list"]);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(text.contains("statement:2026-09-13") && text.contains("108"), "{text}");
+    assert!(
+        text.contains("statement:2026-09-13") && text.contains("108"),
+        "{text}"
+    );
     let shown = proxy.command(&["resources", "show", "statement:2026-09-13", "--json"]);
     let json: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(json["token"], "108");

@@ -49,8 +49,7 @@ async fn requests_and_answers_stream_both_ways() {
     assert_eq!(rest, "dos");
 }
 
-/// Not even what the stock client would send again by itself: a request for which it picked a
-/// connection that had been closed.
+/// A request on a connection that the upstream closed meanwhile is not sent on another one.
 #[tokio::test]
 async fn nothing_is_forwarded_twice() {
     let (go, gone) = (signal(), signal());

@@ -4,6 +4,7 @@ use crate::expression::{PathTemplate, RequestPath};
 use crate::protocol::ids::InstanceId;
 use crate::protocol::policy::KeyValue;
 use crate::wire::fixtures::{fenced, key_rule, keyed, upstream};
+use crate::wire::route::{Routed, Router};
 use http::{Request, StatusCode};
 
 const PATH: &str = "/accounts/{account}/statements/{date}";
@@ -340,4 +341,67 @@ fn the_question_carries_what_was_identified() {
     assert_eq!(admit.presented, identified.presented);
     assert!(admit.reserved && admit.follows_incarnation);
     assert_eq!(identified.about().resource, identified.resource());
+}
+
+/// The ready-made files, from the request line to the identity.
+#[test]
+fn the_files_that_are_delivered_identify_as_their_comments_say() {
+    let read = |text, target: &str, fields: &[(&str, &str)], body: &'static str| {
+        let (config, _) = crate::config::parse(text, "test").unwrap();
+        let router = Router::new(Arc::clone(&config.upstreams[0]));
+        let mut request = Request::post(target);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let Routed::Protect {
+            protect, params, ..
+        } = router.route(&head.method, head.uri.path()).unwrap()
+        else {
+            panic!("{target} is not protected");
+        };
+        let scope = Scope {
+            tenant: &config.tenant,
+            upstream: router.upstream(),
+            fingerprints: &FingerprintKey::new(&[1; 32]),
+        };
+        let effect = Effect {
+            protect,
+            params: &params,
+            head: &head,
+            body: Bytes::from_static(body.as_bytes()),
+            first_attempt: AttemptId {
+                instance: InstanceId(7),
+                number: 3,
+            },
+        };
+        identify(scope, effect).unwrap()
+    };
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let key = ("idempotency-key", "2f1c-7");
+    let stripe = include_str!("../../../config/stripe.yaml");
+    let charge = read(stripe, "/v1/charges", &[form, key], "amount=1&currency=eur");
+    assert_eq!(charge.key.id.as_str(), "2f1c-7");
+    assert_eq!(charge.origin, IdentityOrigin::Caller);
+    assert_eq!(charge.presented, None);
+    let keyless = read(stripe, "/v1/charges", &[form], "amount=1&currency=eur");
+    assert_eq!(keyless.origin, IdentityOrigin::Fresh);
+    assert_eq!(keyless.fingerprint, charge.fingerprint);
+
+    let json = ("content-type", "application/json");
+    let statements = include_str!("../../../config/statements.yaml");
+    let of = |token| {
+        let fields = [json, ("fencing-token", token)];
+        read(
+            statements,
+            "/accounts/a-42/payments",
+            &fields,
+            r#"{"payment_id":17}"#,
+        )
+    };
+    assert_eq!(of("107").key.id.as_str(), "payment:a-42:17");
+    assert_eq!(of("107").key, of("108").key, "once ever");
+    assert_eq!(of("107").origin, IdentityOrigin::Derived);
+    let resource = of("107").resource().unwrap().name.clone();
+    assert_eq!(resource.as_str(), "account:a-42");
 }

@@ -51,7 +51,11 @@ impl Book {
     }
 
     pub(super) fn mark(&self, resource: &str) -> u64 {
-        self.pages().marks.get(resource).copied().unwrap_or_default()
+        self.pages()
+            .marks
+            .get(resource)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Every outcome that a caller was told.
@@ -72,7 +76,11 @@ impl Book {
     }
 
     pub(super) fn freed(&self, operation: &str) -> usize {
-        self.pages().freed.get(operation).copied().unwrap_or_default()
+        self.pages()
+            .freed
+            .get(operation)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// A caller is about to send it.
@@ -81,7 +89,10 @@ impl Book {
         if !pages.known.contains(request) {
             pages.known.push(request.clone());
         }
-        let mark = request.resource.as_ref().and_then(|name| pages.marks.get(name));
+        let mark = request
+            .resource
+            .as_ref()
+            .and_then(|name| pages.marks.get(name));
         Before {
             outcome: pages.outcomes.get(&request.operation).cloned(),
             is_stale: mark.is_some_and(|mark| request.token < Some(*mark)),
@@ -89,11 +100,25 @@ impl Book {
     }
 
     /// A caller was told this: is it consistent with everything that anybody was told before?
-    pub(super) fn told(&self, request: &Request, before: &Before, answer: &Answer, upstream: &Upstream) {
+    pub(super) fn told(
+        &self,
+        request: &Request,
+        before: &Before,
+        answer: &Answer,
+        upstream: &Upstream,
+    ) {
         let told = Told { request, answer };
         let (status, problem) = answer.verdict();
-        let word = if answer.is_replay() { "replay".to_owned() } else { problem };
-        *self.pages().tally.entry(format!("{status} {word}")).or_default() += 1;
+        let word = if answer.is_replay() {
+            "replay".to_owned()
+        } else {
+            problem
+        };
+        *self
+            .pages()
+            .tally
+            .entry(format!("{status} {word}"))
+            .or_default() += 1;
         told.assert_known_kind();
         if before.is_stale {
             told.assert_not_sent();
@@ -101,7 +126,9 @@ impl Book {
         if let Some(outcome) = &before.outcome {
             told.assert_after(outcome);
         }
-        if let (Some(resource), Some(token), true) = (&request.resource, request.token, told.is_judged()) {
+        if let (Some(resource), Some(token), true) =
+            (&request.resource, request.token, told.is_judged())
+        {
             let mut pages = self.pages();
             let mark = pages.marks.entry(resource.clone()).or_default();
             *mark = token.max(*mark);
@@ -123,8 +150,15 @@ impl Book {
             .outcomes
             .entry(told.request.operation.clone())
             .or_insert(outcome);
-        assert_eq!(first.request.body, told.request.body, "two forms of one operation: {told}");
-        assert_eq!((first.status, &first.body), (told.answer.status, &told.answer.body), "{told}");
+        assert_eq!(
+            first.request.body, told.request.body,
+            "two forms of one operation: {told}"
+        );
+        assert_eq!(
+            (first.status, &first.body),
+            (told.answer.status, &told.answer.body),
+            "{told}"
+        );
     }
 }
 
@@ -153,23 +187,37 @@ impl Told<'_> {
                 (status, problem.as_str()),
                 (412, "stale-fencing-token")
                     | (422, _)
-                    | (409, "operation-in-flight" | "predecessor-unsettled" | "needs-attention")
+                    | (
+                        409,
+                        "operation-in-flight" | "predecessor-unsettled" | "needs-attention"
+                    )
             )
     }
 
     /// A request under a token that is known to be outdated gets stored answers and refusals.
     fn assert_not_sent(&self) {
-        assert_ne!(self.answer.field("fencepost-source"), Some("upstream"), "a stale one went out: {self}");
+        assert_ne!(
+            self.answer.field("fencepost-source"),
+            Some("upstream"),
+            "a stale one went out: {self}"
+        );
     }
 
     /// The operation had ended before this was sent.
     fn assert_after(&self, outcome: &Outcome) {
         if outcome.request.body == self.request.body {
             let seen = (self.answer.status, &self.answer.body);
-            assert_eq!(seen, (outcome.status, &outcome.body), "an outcome was lost or changed: {self}");
+            assert_eq!(
+                seen,
+                (outcome.status, &outcome.body),
+                "an outcome was lost or changed: {self}"
+            );
             assert!(self.answer.is_replay(), "{self}");
         } else {
-            assert!(matches!(self.answer.status, 412 | 422), "a changed payload got through: {self}");
+            assert!(
+                matches!(self.answer.status, 412 | 422),
+                "a changed payload got through: {self}"
+            );
         }
     }
 
@@ -181,7 +229,11 @@ impl Told<'_> {
         let json = self.answer.json();
         let id = json["id"].as_str().unwrap();
         let number: usize = id.strip_prefix("effect-").unwrap().parse().unwrap();
-        assert_eq!(upstream.effects()[number - 1].body, self.request.body, "{self}");
+        assert_eq!(
+            upstream.effects()[number - 1].body,
+            self.request.body,
+            "{self}"
+        );
     }
 
     /// Anything else is a fault of the proxy.
@@ -202,6 +254,11 @@ impl Told<'_> {
 impl std::fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { request, answer } = self;
-        write!(f, "{request:?} was told {} {}", answer.head.text, answer.text())
+        write!(
+            f,
+            "{request:?} was told {} {}",
+            answer.head.text,
+            answer.text()
+        )
     }
 }

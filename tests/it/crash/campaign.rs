@@ -71,8 +71,10 @@ struct Campaign {
 
 impl Campaign {
     fn begin(keys: Keys) -> Self {
-        let seed = std::env::var("FENCEPOST_CRASH_SEED")
-            .map_or_else(|_| u64::from(std::process::id()), |text| text.parse().unwrap());
+        let seed = std::env::var("FENCEPOST_CRASH_SEED").map_or_else(
+            |_| u64::from(std::process::id()),
+            |text| text.parse().unwrap(),
+        );
         println!("FENCEPOST_CRASH_SEED={seed}");
         let upstream = Upstream::start(keys);
         let (capability, settle) = match keys {
@@ -101,7 +103,9 @@ impl Campaign {
             let point = *self.dice.one_of(&POINTS);
             let passage = 1 + self.dice.below(12);
             let died_there = self.round(number, &format!("{point}:{passage}"));
-            *points.entry(if died_there { point } else { "anywhere" }).or_default() += 1;
+            *points
+                .entry(if died_there { point } else { "anywhere" })
+                .or_default() += 1;
             self.assert_ledger();
             if number % AUDIT_EVERY == 0 {
                 self.audit();
@@ -110,7 +114,10 @@ impl Campaign {
         println!("killed at {points:?}");
         println!("callers were told {:?}", self.book.tally());
         let heads = self.upstream.heads().len();
-        println!("{heads} requests arrived, {} effects", self.upstream.effects().len());
+        println!(
+            "{heads} requests arrived, {} effects",
+            self.upstream.effects().len()
+        );
     }
 
     /// From one start to one kill. `false`: it had to be killed by hand.
@@ -120,7 +127,13 @@ impl Campaign {
             self.upstream.next(script);
         }
         if self.proxy.starts_again_dying_at(point) {
-            let Self { proxy, book, upstream, seed, .. } = &*self;
+            let Self {
+                proxy,
+                book,
+                upstream,
+                seed,
+                ..
+            } = &*self;
             thread::scope(|scope| {
                 for caller in 0..CALLERS {
                     let number = u64::try_from(number).unwrap();
@@ -165,7 +178,10 @@ impl Campaign {
             if let Some(token) = of(&effect.head, TOKEN) {
                 let token: u64 = token.parse().unwrap();
                 let latest = latest.entry(effect.path.clone()).or_default();
-                assert!(token >= *latest, "{operation} came after an effect under {latest}");
+                assert!(
+                    token >= *latest,
+                    "{operation} came after an effect under {latest}"
+                );
                 *latest = token;
             }
         }
@@ -181,7 +197,10 @@ impl Campaign {
         }
         for (operation, count) in attempts {
             let allowed = 1 + self.book.freed(&operation);
-            assert!(count <= allowed, "{count} attempts of {operation}, {allowed} were allowed");
+            assert!(
+                count <= allowed,
+                "{count} attempts of {operation}, {allowed} were allowed"
+            );
         }
     }
 
@@ -198,7 +217,10 @@ impl Campaign {
             Keys::Ignored => stuck.iter().for_each(|operation| self.resolve(operation)),
         }
         let contradictions = self.proxy.metric("fencepost_contradictions_total");
-        assert!(contradictions.abs() < f64::EPSILON, "{contradictions} contradictions");
+        assert!(
+            contradictions.abs() < f64::EPSILON,
+            "{contradictions} contradictions"
+        );
         for outcome in self.book.outcomes() {
             self.send(&outcome.request);
         }
@@ -207,7 +229,9 @@ impl Campaign {
     }
 
     fn in_state(&self, state: &str) -> Vec<Value> {
-        let list = self.proxy.read(&format!("/v1/operations?limit=1000&state={state}"));
+        let list = self
+            .proxy
+            .read(&format!("/v1/operations?limit=1000&state={state}"));
         list["operations"].as_array().unwrap().clone()
     }
 
@@ -215,7 +239,9 @@ impl Campaign {
     fn resolve(&self, operation: &Value) {
         let id = operation["id"].as_str().unwrap();
         let effects = self.upstream.effects();
-        let found = effects.iter().position(|it| of(&it.head, OPERATION).as_deref() == Some(id));
+        let found = effects
+            .iter()
+            .position(|it| of(&it.head, OPERATION).as_deref() == Some(id));
         let said = match found {
             Some(at) => format!(
                 r#"{{"verdict":"applied","reason":"it is in the books","status":201,"body":{{"id":"effect-{}"}}}}"#,

@@ -32,9 +32,15 @@ fn until_past(begun: Instant) {
 #[test]
 fn what_was_admitted_before_a_freeze_is_not_sent_after_it() {
     let upstream = Upstream::start(Keys::Ignored);
-    let setup = Setup::new(upstream.address(), &format!("capability: [opaque]\n{QUICK}"));
+    let setup = Setup::new(
+        upstream.address(),
+        &format!("capability: [opaque]\n{QUICK}"),
+    );
     let proxy = Proxy::dying_at(setup, "after-intent:1:freeze");
-    let call = proxy.put("/statements/2026-09-13").token("107").json(r#"{"by":"alice"}"#);
+    let call = proxy
+        .put("/statements/2026-09-13")
+        .token("107")
+        .json(r#"{"by":"alice"}"#);
     let alice = call.start();
     proxy.until_frozen();
     until_past(Instant::now());
@@ -79,7 +85,10 @@ fn an_answer_that_came_during_a_freeze_is_not_lost() {
             proxy.read("/v1/operations/provider/k")["state"] == "COMPLETED"
         });
         let again = call.send();
-        assert_eq!((again.status, again.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+        assert_eq!(
+            (again.status, again.text().as_str()),
+            (201, r#"{"id":"effect-1"}"#)
+        );
         assert_eq!(upstream.effects().len(), 1);
     }
 }

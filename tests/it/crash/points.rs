@@ -17,10 +17,26 @@ struct Point {
 
 /// Before the outcome is on disk: nobody can know.
 const IN_DOUBT: [Point; 4] = [
-    Point { name: "after-intent", heads: 0, effects: 0 },
-    Point { name: "after-first-byte", heads: 0, effects: 0 },
-    Point { name: "after-last-byte", heads: 1, effects: 1 },
-    Point { name: "after-answer", heads: 1, effects: 1 },
+    Point {
+        name: "after-intent",
+        heads: 0,
+        effects: 0,
+    },
+    Point {
+        name: "after-first-byte",
+        heads: 0,
+        effects: 0,
+    },
+    Point {
+        name: "after-last-byte",
+        heads: 1,
+        effects: 1,
+    },
+    Point {
+        name: "after-answer",
+        heads: 1,
+        effects: 1,
+    },
 ];
 
 fn call(proxy: &Proxy) -> Call {
@@ -29,9 +45,16 @@ fn call(proxy: &Proxy) -> Call {
 
 /// Sends the operation to a proxy that dies of it.
 fn dies_of(proxy: &mut Proxy, point: &str) {
-    assert!(call(proxy).attempt().is_err(), "nobody is told before the outcome is on disk");
+    assert!(
+        call(proxy).attempt().is_err(),
+        "nobody is told before the outcome is on disk"
+    );
     let status = proxy.ended();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{point}: {status}");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(9),
+        "{point}: {status}"
+    );
 }
 
 fn assert_effect_1(answer: &Answer, point: &str) {
@@ -70,7 +93,12 @@ fn a_caller_that_asks_again_right_after_the_restart_gets_the_answer() {
 
 #[test]
 fn an_upstream_that_cannot_deduplicate_is_never_sent_a_second_attempt() {
-    for Point { name, heads, effects } in IN_DOUBT {
+    for Point {
+        name,
+        heads,
+        effects,
+    } in IN_DOUBT
+    {
         let upstream = Upstream::start(Keys::Ignored);
         let mut proxy = Proxy::dying_at(Setup::opaque(upstream.address()), name);
         dies_of(&mut proxy, name);
@@ -79,7 +107,11 @@ fn an_upstream_that_cannot_deduplicate_is_never_sent_a_second_attempt() {
             proxy.read("/v1/operations/provider/k")["state"] == "NEEDS_ATTENTION"
         });
         let told = call(&proxy).send();
-        assert_eq!(told.verdict(), (409, "needs-attention".to_owned()), "{name}");
+        assert_eq!(
+            told.verdict(),
+            (409, "needs-attention".to_owned()),
+            "{name}"
+        );
         let seen = (upstream.heads().len(), upstream.effects().len());
         assert_eq!(seen, (heads, effects), "{name}");
     }

@@ -53,8 +53,12 @@ impl Request {
     pub(super) fn random(dice: &mut Dice, book: &Book) -> Self {
         match dice.below(100) {
             0..30 => Self::payment(dice.roll()),
-            30..55 => book.any_known(dice).unwrap_or_else(|| Self::payment(dice.roll())),
-            55..63 => book.any_known(dice).map_or_else(|| Self::payment(dice.roll()), Self::changed),
+            30..55 => book
+                .any_known(dice)
+                .unwrap_or_else(|| Self::payment(dice.roll())),
+            55..63 => book
+                .any_known(dice)
+                .map_or_else(|| Self::payment(dice.roll()), Self::changed),
             63..80 => Self::statement(dice, book),
             _ => Self::from_account(dice, book),
         }

@@ -29,7 +29,11 @@ fn a_400_is_passed_on_and_leaves_the_identity_free_for_the_corrected_request() {
     let first = pay(&proxy, "k", r#"{"amount":"5"}"#).send();
     assert_refused(&first, 422, "idempotency-key-reused", "never");
     // A wrong verdict would still have been caught: the key is the same.
-    let keys: Vec<_> = upstream.heads().into_iter().map(|head| head.fields.first("idempotency-key").map(str::to_owned)).collect();
+    let keys: Vec<_> = upstream
+        .heads()
+        .into_iter()
+        .map(|head| head.fields.first("idempotency-key").map(str::to_owned))
+        .collect();
     assert_eq!(keys[0], keys[1]);
 }
 
@@ -39,7 +43,10 @@ fn a_402_is_kept_and_given_again_without_asking() {
     let proxy = Proxy::start(Setup::payments(upstream.address()));
     upstream.next(Script::refuse(402, r#"{"error":"card declined"}"#));
     let declined = pay(&proxy, "k", "{}").send();
-    assert_eq!((declined.status, declined.text().as_str()), (402, r#"{"error":"card declined"}"#));
+    assert_eq!(
+        (declined.status, declined.text().as_str()),
+        (402, r#"{"error":"card declined"}"#)
+    );
 
     assert_replayed(&pay(&proxy, "k", "{}").send(), &declined);
 
@@ -62,7 +69,10 @@ fn a_stored_refusal_of_a_derived_identity_lets_a_corrected_request_in_under_a_ne
     assert_eq!((order("full").status, order("full").status), (201, 201));
     let heads = upstream.heads();
     assert_eq!((heads.len(), upstream.effects().len()), (2, 1));
-    assert_ne!(heads[0].fields.first("idempotency-key"), heads[1].fields.first("idempotency-key"));
+    assert_ne!(
+        heads[0].fields.first("idempotency-key"),
+        heads[1].fields.first("idempotency-key")
+    );
 }
 
 #[test]
@@ -72,10 +82,18 @@ fn a_500_at_an_upstream_that_cannot_deduplicate_waits_for_a_person() {
         let proxy = Proxy::start(Setup::opaque(upstream.address()));
         upstream.next(Script::refuse(status, r#"{"code":"E1234"}"#));
         let told = pay(&proxy, "k", "{}").send();
-        assert_eq!((told.status, told.text().as_str()), (status, r#"{"code":"E1234"}"#));
+        assert_eq!(
+            (told.status, told.text().as_str()),
+            (status, r#"{"code":"E1234"}"#)
+        );
         assert_eq!(told.field("fencepost-state"), Some("uncertain"));
         until_state(&proxy, "k", "NEEDS_ATTENTION");
-        assert_refused(&pay(&proxy, "k", "{}").send(), 409, "needs-attention", "after-settlement");
+        assert_refused(
+            &pay(&proxy, "k", "{}").send(),
+            409,
+            "needs-attention",
+            "after-settlement",
+        );
         assert_eq!(upstream.heads().len(), 1);
     }
 }
@@ -103,7 +121,9 @@ fn a_stored_answer_needs_no_upstream() {
     let upstream = Upstream::start_at(address, Keys::Honoured);
     let paid = pay(&proxy, "k", "{}").send();
     drop(upstream);
-    until("the provider is gone", || TcpStream::connect(address).is_err());
+    until("the provider is gone", || {
+        TcpStream::connect(address).is_err()
+    });
     assert_replayed(&pay(&proxy, "k", "{}").send(), &paid);
     let changed = pay(&proxy, "k", r#"{"amount":1}"#).send();
     assert_refused(&changed, 422, "idempotency-key-reused", "never");
@@ -116,8 +136,17 @@ fn a_kept_connection_that_died_meanwhile_costs_nothing() {
     let upstream = Upstream::start_at(address, Keys::Honoured);
     assert_eq!(pay(&proxy, "k", "{}").send().status, 201);
     drop(upstream);
-    until("the provider is gone", || TcpStream::connect(address).is_err());
+    until("the provider is gone", || {
+        TcpStream::connect(address).is_err()
+    });
     let upstream = Upstream::start_at(address, Keys::Honoured);
     let paid = pay(&proxy, "l", "{}").send();
-    assert_eq!((paid.status, upstream.heads().len(), upstream.effects().len()), (201, 1, 1));
+    assert_eq!(
+        (
+            paid.status,
+            upstream.heads().len(),
+            upstream.effects().len()
+        ),
+        (201, 1, 1)
+    );
 }

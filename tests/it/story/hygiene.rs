@@ -45,15 +45,22 @@ const NOT_FOR_PROVIDERS: [(&str, &str); 17] = [
 ];
 
 fn with_everything(call: Call) -> Call {
-    let call = NOT_FOR_PROVIDERS.iter().fold(call, |call, (name, value)| call.field(name, value));
-    call.field("Authorization", "Bearer theirs").field("X-Custom", "kept")
+    let call = NOT_FOR_PROVIDERS
+        .iter()
+        .fold(call, |call, (name, value)| call.field(name, value));
+    call.field("Authorization", "Bearer theirs")
+        .field("X-Custom", "kept")
 }
 
 #[test]
 fn a_provider_sees_no_field_that_is_not_for_it() {
     let upstream = Upstream::start(Keys::Ignored);
     let proxy = Proxy::start(Setup::new(upstream.address(), ROUTE));
-    for call in [pay(&proxy, "k", "{}"), proxy.post("/login"), proxy.call("GET", "/balance")] {
+    for call in [
+        pay(&proxy, "k", "{}"),
+        proxy.post("/login"),
+        proxy.call("GET", "/balance"),
+    ] {
         let told = with_everything(call).send();
         assert!(told.status < 300, "{}: {}", told.status, told.text());
     }
@@ -63,10 +70,17 @@ fn a_provider_sees_no_field_that_is_not_for_it() {
         for (name, _) in &NOT_FOR_PROVIDERS[1..] {
             assert_eq!(head.fields.first(name), None, "{name} in {}", head.text);
         }
-        assert!(!head.text.to_ascii_lowercase().contains("fenc"), "{}", head.text);
+        assert!(
+            !head.text.to_ascii_lowercase().contains("fenc"),
+            "{}",
+            head.text
+        );
         assert_eq!(head.fields.first("authorization"), Some("Bearer theirs"));
         assert_eq!(head.fields.first("x-custom"), Some("kept"));
-        assert_eq!(head.fields.first("host"), Some(upstream.address().to_string().as_str()));
+        assert_eq!(
+            head.fields.first("host"),
+            Some(upstream.address().to_string().as_str())
+        );
     }
 }
 
@@ -83,7 +97,9 @@ fn a_key_that_the_provider_does_not_honour_is_not_passed_on() {
 fn a_connection_field_cannot_strip_the_key_that_we_set() {
     let upstream = Upstream::start(Keys::Honoured);
     let proxy = Proxy::start(Setup::payments(upstream.address()));
-    let told = pay(&proxy, "k", "{}").field("Connection", "Idempotency-Key").send();
+    let told = pay(&proxy, "k", "{}")
+        .field("Connection", "Idempotency-Key")
+        .send();
     // Either it is taken for the identity, or it is refused: it is never sent without a key.
     if told.status == 201 {
         assert!(upstream.effects()[0].key.is_some());
@@ -98,12 +114,27 @@ fn what_is_nobodys_effect_passes_and_leaves_no_record() {
     let proxy = Proxy::start(Setup::new(upstream.address(), ROUTE));
     for _ in 0..2 {
         assert_eq!(proxy.call("GET", "/balance?of=42").send().status, 200);
-        assert_eq!(proxy.post("/login").key("k").json(r#"{"user":"alice"}"#).send().status, 201);
+        assert_eq!(
+            proxy
+                .post("/login")
+                .key("k")
+                .json(r#"{"user":"alice"}"#)
+                .send()
+                .status,
+            201
+        );
         assert_eq!(proxy.call("DELETE", "/drafts/7").send().status, 201);
     }
     assert_eq!(recorded(&proxy), 0);
-    assert_eq!(upstream.effects_on("/login"), 2, "passed, as often as it came");
-    assert_eq!(upstream.heads()[0].first_line, "GET /balance?of=42 HTTP/1.1");
+    assert_eq!(
+        upstream.effects_on("/login"),
+        2,
+        "passed, as often as it came"
+    );
+    assert_eq!(
+        upstream.heads()[0].first_line,
+        "GET /balance?of=42 HTTP/1.1"
+    );
     // An unsafe request that no effect lists is counted; one that was told to pass is not.
     let unprotected = proxy.metric("fencepost_unprotected_effects_total");
     assert!((unprotected - 2.0).abs() < f64::EPSILON, "{unprotected}");
@@ -115,9 +146,14 @@ fn an_answer_streams_through_while_it_is_being_made() {
     let proxy = Proxy::start(Setup::new(listener.local_addr().unwrap(), ROUTE));
     let mut caller = TcpStream::connect(proxy.address()).unwrap();
     caller.set_read_timeout(Some(PATIENCE)).unwrap();
-    caller.write_all(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    caller
+        .write_all(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
     let (mut provider, _) = listener.accept().unwrap();
-    Reader::new(&provider, |_: &[u8]| {}).head().unwrap().unwrap();
+    Reader::new(&provider, |_: &[u8]| {})
+        .head()
+        .unwrap()
+        .unwrap();
     provider
         .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nfirst; \r\n")
         .unwrap();

@@ -23,10 +23,16 @@ fn bob_loses_his_answer_and_gets_the_saved_one_when_he_asks_again() {
     assert!(publication.attempt().is_err(), "his answer is lost");
     let again = publication.send();
 
-    assert_eq!((again.status, again.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (again.status, again.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert!(again.is_replay());
     assert_eq!(again.field("fencepost-source"), Some("stored"));
-    assert_eq!(again.field("fencepost-operation"), Some("publish:2026-09-13:108"));
+    assert_eq!(
+        again.field("fencepost-operation"),
+        Some("publish:2026-09-13:108")
+    );
     assert_eq!(upstream.heads().len(), 1);
 }
 
@@ -51,7 +57,9 @@ fn a_first_answer_is_not_called_a_replay_and_keeps_its_bytes() {
         assert_eq!(answer.field("location"), Some("/payments/7"));
         assert_eq!(answer.field("etag"), Some("\"v1\""));
         let many = answer.head.fields.0.iter();
-        let many: Vec<_> = many.filter(|(name, _)| name.eq_ignore_ascii_case("x-many")).collect();
+        let many: Vec<_> = many
+            .filter(|(name, _)| name.eq_ignore_ascii_case("x-many"))
+            .collect();
         assert_eq!(many.len(), 2, "{}", answer.head.text);
     }
 }
@@ -82,7 +90,10 @@ fn a_changed_payload_is_refused_at_once_while_the_first_is_in_flight() {
     let changed = pay(&proxy, "k", r#"{"amount":6}"#).send();
 
     assert_refused(&changed, 422, "idempotency-key-reused", "never");
-    assert!(changed.field("retry-after").is_none(), "retrying can never help");
+    assert!(
+        changed.field("retry-after").is_none(),
+        "retrying can never help"
+    );
     answer.open();
     assert_eq!(first.answer().status, 201);
     assert_eq!(bodies(&upstream), [r#"{"amount":5}"#]);
@@ -104,8 +115,14 @@ fn the_same_payload_in_another_spelling_is_the_same_payload() {
 fn once_ever_and_once_per_generation_are_told_apart_by_the_identity() {
     let upstream = Upstream::start(Keys::Honoured);
     let proxy = Proxy::start(Setup::payments(upstream.address()));
-    let first = proxy.post("/orders").json(r#"{"order":"o-1","note":"a"}"#).send();
-    let again = proxy.post("/orders").json(r#"{"note":"a","order":"o-1"}"#).send();
+    let first = proxy
+        .post("/orders")
+        .json(r#"{"order":"o-1","note":"a"}"#)
+        .send();
+    let again = proxy
+        .post("/orders")
+        .json(r#"{"note":"a","order":"o-1"}"#)
+        .send();
     assert_replayed(&again, &first);
     // A publication belongs to its generation: the next owner's is another one.
     for token in ["107", "107", "108"] {
@@ -129,7 +146,10 @@ fn a_caller_that_hangs_up_does_not_stop_its_effect() {
     arrival.open();
 
     let again = call.send();
-    assert_eq!((again.status, again.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (again.status, again.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert_eq!(again.field("fencepost-source"), Some("stored"));
     // The provider's connection was never touched: the next effect uses it.
     assert_eq!(pay(&proxy, "l", "{}").send().status, 201);

@@ -15,8 +15,8 @@ mod network;
 mod ownership;
 mod person;
 mod settling;
-mod tokens;
 mod together;
+mod tokens;
 mod watching;
 
 use serde_json::Value;
@@ -101,7 +101,12 @@ fn assert_replayed(again: &Answer, first: &Answer) {
 
 /// Asserts that this is a refusal of the proxy's own, by the contract's table.
 fn assert_refused(answer: &Answer, status: u16, problem: &str, retry: &str) {
-    assert_eq!(answer.verdict(), (status, problem.to_owned()), "{}", answer.text());
+    assert_eq!(
+        answer.verdict(),
+        (status, problem.to_owned()),
+        "{}",
+        answer.text()
+    );
     assert_eq!(answer.json()["retry"], retry);
     assert_eq!(answer.field("fencepost-source"), Some("proxy"));
 }

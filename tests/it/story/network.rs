@@ -30,10 +30,14 @@ fn bob_waits_for_alices_request_that_is_still_in_the_network() {
     let proxy = Proxy::start(Setup::payments(network.address()));
     network.hold_requests();
     let alice = publish(&proxy, "107", r#"{"by":"alice"}"#).start();
-    until("Alice's request is in the network", || network.request_bytes_held() > 0);
+    until("Alice's request is in the network", || {
+        network.request_bytes_held() > 0
+    });
 
     let bob = publish(&proxy, "108", r#"{"by":"bob"}"#).start();
-    until("Bob has taken over", || mark(&proxy, RESOURCE).as_deref() == Some("108"));
+    until("Bob has taken over", || {
+        mark(&proxy, RESOURCE).as_deref() == Some("108")
+    });
     let arrival = Gate::closed();
     upstream.next(Script::hold_effect(&arrival));
     network.release_requests();
@@ -45,7 +49,10 @@ fn bob_waits_for_alices_request_that_is_still_in_the_network() {
 
     assert_eq!(alice.answer().status, 201);
     assert_eq!(bob.answer().status, 201);
-    assert_eq!(bodies(&upstream), ["{}", r#"{"by":"alice"}"#, r#"{"by":"bob"}"#]);
+    assert_eq!(
+        bodies(&upstream),
+        ["{}", r#"{"by":"alice"}"#, r#"{"by":"bob"}"#]
+    );
 }
 
 #[test]
@@ -55,7 +62,9 @@ fn when_bobs_patience_ends_he_is_told_to_try_again_and_nothing_of_his_was_sent()
     let proxy = Proxy::start(Setup::new(network.address(), IMPATIENT));
     network.hold_requests();
     let alice = publish(&proxy, "107", r#"{"by":"alice"}"#).start();
-    until("Alice's request is in the network", || network.request_bytes_held() > 0);
+    until("Alice's request is in the network", || {
+        network.request_bytes_held() > 0
+    });
 
     let bob = publish(&proxy, "108", r#"{"by":"bob"}"#);
     let told = bob.send();
@@ -80,7 +89,9 @@ fn bob_waits_also_for_an_answer_of_alices_that_was_lost() {
     // Alice's operation is being settled when Bob comes.
     resend.until_reached();
     let bob = publish(&proxy, "108", r#"{"by":"bob"}"#).start();
-    until("Bob has taken over", || mark(&proxy, RESOURCE).as_deref() == Some("108"));
+    until("Bob has taken over", || {
+        mark(&proxy, RESOURCE).as_deref() == Some("108")
+    });
     assert!(!bob.is_answered());
     resend.open();
 
@@ -101,6 +112,10 @@ fn behind_an_operation_that_needs_a_person_bob_is_told_at_once() {
     let bob = publish(&proxy, "108", r#"{"by":"bob"}"#).send();
 
     assert_refused(&bob, 409, "predecessor-unsettled", "after-settlement");
-    assert!(bob.text().contains("publish:2026-09-13:107"), "{}", bob.text());
+    assert!(
+        bob.text().contains("publish:2026-09-13:107"),
+        "{}",
+        bob.text()
+    );
     assert_eq!(bodies(&upstream), [r#"{"by":"alice"}"#]);
 }

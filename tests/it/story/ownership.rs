@@ -24,14 +24,21 @@ fn alice_pauses_bob_publishes_and_alice_wakes_up_too_late() {
     assert_eq!(seen.status, 412, "{}", seen.body);
     assert!(seen.body.contains("stale-fencing-token"), "{}", seen.body);
     assert_eq!(bodies(&upstream), [r#"{"by":"bob"}"#]);
-    assert_eq!(upstream.heads().len(), 1, "nothing of Alice's was ever sent");
+    assert_eq!(
+        upstream.heads().len(),
+        1,
+        "nothing of Alice's was ever sent"
+    );
 }
 
 #[test]
 fn bob_replaces_what_alice_published_and_alice_cannot_take_it_back() {
     let upstream = Upstream::start(Keys::Honoured);
     let proxy = Proxy::start(Setup::payments(upstream.address()));
-    assert_eq!(publish(&proxy, "107", r#"{"by":"alice"}"#).send().status, 201);
+    assert_eq!(
+        publish(&proxy, "107", r#"{"by":"alice"}"#).send().status,
+        201
+    );
     assert_eq!(publish(&proxy, "108", r#"{"by":"bob"}"#).send().status, 201);
 
     // Nothing of her generation may go out any more, neither new nor in the old one's name.
@@ -77,7 +84,11 @@ fn another_resource_is_none_of_bobs_business() {
     let upstream = Upstream::start(Keys::Honoured);
     let proxy = Proxy::start(Setup::payments(upstream.address()));
     assert_eq!(publish(&proxy, "108", r#"{"by":"bob"}"#).send().status, 201);
-    let other_day = proxy.put("/statements/2026-09-14").token("3").json("{}").send();
+    let other_day = proxy
+        .put("/statements/2026-09-14")
+        .token("3")
+        .json("{}")
+        .send();
     assert_eq!(other_day.status, 201);
     assert_eq!(mark(&proxy, RESOURCE).as_deref(), Some("108"));
 }

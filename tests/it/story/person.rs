@@ -58,12 +58,18 @@ fn an_operator_says_that_it_was_applied_and_callers_get_what_he_said() {
     assert_eq!(resolve(&proxy, "k", said).status, 200);
 
     let told = call.send();
-    assert_eq!((told.status, told.json()["id"].as_str()), (201, Some("effect-1")));
+    assert_eq!(
+        (told.status, told.json()["id"].as_str()),
+        (201, Some("effect-1"))
+    );
     assert!(told.is_replay());
     let recorded = operation(&proxy, "k");
     assert_eq!(recorded["outcome"]["provenance"], "operator");
     let events = recorded["events"].to_string();
-    assert!(events.contains("carol") && events.contains("books"), "{events}");
+    assert!(
+        events.contains("carol") && events.contains("books"),
+        "{events}"
+    );
     // Ended is ended.
     for verdict in ["applied", "not_applied"] {
         let said = format!(r#"{{"verdict":"{verdict}","reason":"second thoughts"}}"#);
@@ -104,8 +110,18 @@ fn an_operator_resolves_on_the_command_line() {
 
     let body = r#"{"id":"effect-1"}"#;
     let said = proxy.command(&[
-        "operations", "resolve", "provider", "k", "--verdict", "applied", "--reason",
-        "seen in the provider's books", "--status", "201", "--body", body,
+        "operations",
+        "resolve",
+        "provider",
+        "k",
+        "--verdict",
+        "applied",
+        "--reason",
+        "seen in the provider's books",
+        "--status",
+        "201",
+        "--body",
+        body,
     ]);
 
     let words = String::from_utf8_lossy(&said.stderr);
@@ -113,7 +129,16 @@ fn an_operator_resolves_on_the_command_line() {
     let told = call.send();
     assert_eq!((told.status, told.text().as_str()), (201, body));
     // Refused commands say so in their exit code.
-    let again = ["operations", "resolve", "provider", "k", "--verdict", "applied", "--reason", "x"];
+    let again = [
+        "operations",
+        "resolve",
+        "provider",
+        "k",
+        "--verdict",
+        "applied",
+        "--reason",
+        "x",
+    ];
     assert_eq!(proxy.command(&again).status.code(), Some(1));
 }
 
@@ -131,7 +156,10 @@ fn a_late_answer_completes_what_was_uncertain() {
     until_state(&proxy, "k", "COMPLETED");
 
     let told = call.send();
-    assert_eq!((told.status, told.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (told.status, told.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert_eq!(operation(&proxy, "k")["outcome"]["provenance"], "answer");
     assert_eq!(upstream.heads().len(), 1);
 }
@@ -150,7 +178,10 @@ fn whoever_waits_for_an_uncertain_operation_gets_what_the_operator_says() {
     assert_eq!(resolve(&proxy, "k", said).status, 200);
 
     let told = waiting.answer();
-    assert_eq!((told.status, told.json()["by"].as_str()), (201, Some("phone")));
+    assert_eq!(
+        (told.status, told.json()["by"].as_str()),
+        (201, Some("phone"))
+    );
     // What the upstream says afterwards agrees, and changes nothing.
     answer.open();
     assert_eq!(call.send().body, told.body);

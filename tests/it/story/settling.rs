@@ -31,7 +31,10 @@ fn a_lost_answer_is_settled_by_the_same_bytes_under_the_same_key_and_reaches_the
 
     let paid = pay(&proxy, "k", r#"{"amount":5}"#).send();
 
-    assert_eq!((paid.status, paid.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (paid.status, paid.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert_eq!(bodies(&upstream), [r#"{"amount":5}"#]);
     let heads = upstream.heads();
     assert_eq!(heads.len(), 2);
@@ -72,10 +75,16 @@ fn an_ambiguous_answer_reaches_the_caller_as_it_is_while_settling_begins() {
 
     let told = pay(&proxy, "k", r#"{"amount":5}"#).send();
 
-    assert_eq!((told.status, told.text().as_str()), (500, r#"{"code":"E1234"}"#));
+    assert_eq!(
+        (told.status, told.text().as_str()),
+        (500, r#"{"code":"E1234"}"#)
+    );
     assert_eq!(told.field("fencepost-state"), Some("uncertain"));
     assert_eq!(told.field("fencepost-source"), Some("upstream"));
-    assert!(told.field("location").is_some(), "where to look what became of it");
+    assert!(
+        told.field("location").is_some(),
+        "where to look what became of it"
+    );
     let again = pay(&proxy, "k", r#"{"amount":5}"#).send();
     assert_eq!((again.status, again.is_replay()), (201, true));
     assert_eq!(upstream.effects().len(), 1);
@@ -92,7 +101,10 @@ fn a_refusal_of_a_repeat_says_nothing_of_the_first_attempt() {
 
     let paid = pay(&proxy, "k", r#"{"amount":5}"#).send();
 
-    assert_eq!((paid.status, paid.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (paid.status, paid.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert_eq!((upstream.effects().len(), upstream.heads().len()), (1, 4));
 }
 
@@ -111,7 +123,10 @@ effects:
     let never = Gate::closed();
     upstream.next(Script::hold_answer(&never));
     let paid = pay(&proxy, "k", "{}").send();
-    assert_eq!((paid.status, paid.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (paid.status, paid.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert_same_request(&upstream.heads());
     assert_eq!((upstream.effects().len(), upstream.heads().len()), (1, 2));
     never.open();
@@ -142,7 +157,10 @@ effects:
     resend.open();
     until_state(&proxy, "k", "COMPLETED");
     let again = call.send();
-    assert_eq!((again.status, again.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (again.status, again.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert!(again.is_replay());
     assert_eq!((upstream.effects().len(), upstream.heads().len()), (1, 2));
 }

@@ -27,7 +27,10 @@ fn two_identical_requests_at_once_are_one() {
     let answers = [one.answer(), other.answer(), late.answer()];
 
     for answer in &answers {
-        assert_eq!((answer.status, answer.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (201, r#"{"id":"effect-1"}"#)
+        );
     }
     assert_eq!(upstream.heads().len(), 1);
 }

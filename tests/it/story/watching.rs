@@ -11,7 +11,10 @@ use crate::support::upstream::Keys;
 fn assert_metric(proxy: &Proxy, name: &str, expected: f64) {
     let seen = proxy.metric(name);
     let text = proxy.health("/metrics").text();
-    assert!((seen - expected).abs() < f64::EPSILON, "{name} is {seen}, not {expected}:\n{text}");
+    assert!(
+        (seen - expected).abs() < f64::EPSILON,
+        "{name} is {seen}, not {expected}:\n{text}"
+    );
 }
 
 #[test]
@@ -31,12 +34,18 @@ fn the_metrics_say_what_happened() {
     assert_metric(&proxy, "fencepost_in_flight", 0.0);
     let text = proxy.health("/metrics").text();
     assert!(text.contains(r#"reason="stale-fencing-token""#), "{text}");
-    assert!(text.contains(r#"reason="idempotency-key-reused""#), "{text}");
+    assert!(
+        text.contains(r#"reason="idempotency-key-reused""#),
+        "{text}"
+    );
     for (result, count) in [("applied", 2), ("replayed", 1)] {
         let counted = text.lines().filter(|line| {
-            line.starts_with("fencepost_operations_total") && line.contains(&format!("result=\"{result}\""))
+            line.starts_with("fencepost_operations_total")
+                && line.contains(&format!("result=\"{result}\""))
         });
-        let sum: u32 = counted.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum();
+        let sum: u32 = counted
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap())
+            .sum();
         assert_eq!(sum, count, "{result}: {text}");
     }
     // Never a label with a resource, an operation or a customer in it.
@@ -54,7 +63,10 @@ fn what_waits_for_a_person_shows_until_he_has_spoken() {
     assert_metric(&proxy, "fencepost_unsettled", 1.0);
     assert_eq!(proxy.read("/v1/status")["operations"]["NEEDS_ATTENTION"], 1);
     let said = r#"{"verdict":"applied","reason":"seen in their books"}"#;
-    let resolved = proxy.admin("POST", "/v1/operations/provider/k/resolve").json(said).send();
+    let resolved = proxy
+        .admin("POST", "/v1/operations/provider/k/resolve")
+        .json(said)
+        .send();
     assert_eq!(resolved.status, 200, "{}", resolved.text());
     assert_metric(&proxy, "fencepost_unsettled", 0.0);
 }
@@ -64,22 +76,53 @@ fn logs_name_operations_and_never_what_is_in_them() {
     let upstream = Upstream::start(Keys::Honoured);
     let mut proxy = Proxy::start(Setup::payments(upstream.address()));
     let body = r#"{"card":"4242424242424242","to":"bobs-secret-account"}"#;
-    let paid = |key: &str| pay(&proxy, key, body).field("Authorization", "Bearer sk_live_0815").send();
+    let paid = |key: &str| {
+        pay(&proxy, key, body)
+            .field("Authorization", "Bearer sk_live_0815")
+            .send()
+    };
     assert_eq!(paid("k").status, 201);
     upstream.next(Script::lose_answer());
     assert_eq!(paid("l").status, 201);
-    upstream.next(Script::refuse(500, r#"{"secret":"upstreams-secret-answer"}"#));
+    upstream.next(Script::refuse(
+        500,
+        r#"{"secret":"upstreams-secret-answer"}"#,
+    ));
     assert_eq!(paid("m").status, 500);
-    assert_eq!(pay(&proxy, "k", r#"{"card":"bobs-secret-card"}"#).send().status, 422);
-    assert_eq!(publish(&proxy, "108", r#"{"by":"bobs-secret-object"}"#).send().status, 201);
-    assert_eq!(publish(&proxy, "107", r#"{"by":"alices-secret-object"}"#).send().status, 412);
+    assert_eq!(
+        pay(&proxy, "k", r#"{"card":"bobs-secret-card"}"#)
+            .send()
+            .status,
+        422
+    );
+    assert_eq!(
+        publish(&proxy, "108", r#"{"by":"bobs-secret-object"}"#)
+            .send()
+            .status,
+        201
+    );
+    assert_eq!(
+        publish(&proxy, "107", r#"{"by":"alices-secret-object"}"#)
+            .send()
+            .status,
+        412
+    );
     assert_eq!(proxy.stop().code(), Some(0));
 
     let log = proxy.log();
-    for secret in ["4242", "secret", "sk_live", crate::support::setup::OPERATOR.1] {
+    for secret in [
+        "4242",
+        "secret",
+        "sk_live",
+        crate::support::setup::OPERATOR.1,
+    ] {
         assert!(!log.contains(secret), "{secret} in the log");
     }
-    for key in upstream.heads().iter().filter_map(|head| head.fields.first("idempotency-key")) {
+    for key in upstream
+        .heads()
+        .iter()
+        .filter_map(|head| head.fields.first("idempotency-key"))
+    {
         assert!(!log.contains(key), "the upstream's key in the log");
     }
     // Not silent for all that: a stale owner and a settled operation are worth a line.
@@ -87,6 +130,9 @@ fn logs_name_operations_and_never_what_is_in_them() {
         assert!(log.contains(told), "{told} is not in the log:\n{log}");
     }
     for line in log.lines() {
-        assert!(serde_json::from_str::<Value>(line).is_ok(), "not JSON: {line}");
+        assert!(
+            serde_json::from_str::<Value>(line).is_ok(),
+            "not JSON: {line}"
+        );
     }
 }

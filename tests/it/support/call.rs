@@ -162,12 +162,20 @@ impl InFlight {
 /// Does the process at `port` still hold its end of the connection from `from`? By the kernel's own
 /// table, on loopback.
 fn is_held_open(port: u16, from: u16) -> bool {
-    let (port, from) = (format!("0100007F:{port:04X}"), format!("0100007F:{from:04X}"));
+    let (port, from) = (
+        format!("0100007F:{port:04X}"),
+        format!("0100007F:{from:04X}"),
+    );
     // ESTABLISHED and CLOSE_WAIT: nobody has closed that end.
-    std::fs::read_to_string("/proc/net/tcp").unwrap().lines().any(|line| {
-        let words: Vec<_> = line.split_whitespace().collect();
-        words.get(1..4).is_some_and(|it| it[0] == port && it[1] == from && matches!(it[2], "01" | "08"))
-    })
+    std::fs::read_to_string("/proc/net/tcp")
+        .unwrap()
+        .lines()
+        .any(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            words
+                .get(1..4)
+                .is_some_and(|it| it[0] == port && it[1] == from && matches!(it[2], "01" | "08"))
+        })
 }
 
 impl Answer {

@@ -125,7 +125,9 @@ impl Upstream {
         // Connections are accepted in their order.
         let last = TcpStream::connect(self.address).unwrap();
         drop(last);
-        until("every connection to the upstream is over", || self.log().open.is_empty());
+        until("every connection to the upstream is over", || {
+            self.log().open.is_empty()
+        });
     }
 
     /// Every byte that ever arrived, on all connections, as text.
