@@ -27,8 +27,8 @@ pub async fn run(serve: &Serve) -> Result<String, Failure> {
     logs::start(&serve.log).map_err(anyhow::Error::from)?;
     let told = Mutex::new(Told::listen().context("signals cannot be listened to")?);
     let instance = Instance::start(config).await.map_err(anyhow::Error::from)?;
-    let stop = async { told.lock().await.to_stop().await };
-    let hurry = async { told.lock().await.to_stop().await };
+    let stop = async { told.lock().await.stop().await };
+    let hurry = async { told.lock().await.stop().await };
     instance
         .serve(stop, hurry)
         .await
@@ -50,7 +50,7 @@ impl Told {
         })
     }
 
-    async fn to_stop(&mut self) {
+    async fn stop(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

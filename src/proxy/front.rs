@@ -219,6 +219,11 @@ fn broken_pass(error: &PassThroughError) -> Reply {
     problem::fault(&fault, About::default())
 }
 
+/// The answer to a request that was shed unread.
+pub(super) fn overloaded(method: &Method) -> Response<Content> {
+    whole(problem::fault(&Fault::Overloaded, About::default()), method)
+}
+
 fn whole(reply: Reply, method: &Method) -> Response<Content> {
     reply.into_response(method).map(Either::Left)
 }

@@ -102,9 +102,7 @@ impl Join<'_> {
                     return Joined::Told(self.teller.refused(&ended.key, &rejection));
                 }
                 State::Completed(completion) => {
-                    let stored =
-                        self.teller
-                            .stored(&ended.key, completion, false, Answered::Joined);
+                    let stored = Teller::stored(&ended.key, completion, false, Answered::Joined);
                     return Joined::Told(stored);
                 }
                 State::NotApplied(_) if self.is_of_an_earlier_attempt(&ended) => {}

@@ -77,10 +77,7 @@ impl Effect {
                     None
                 }
                 Ruling::Replay { completion, stale } => {
-                    Some(
-                        self.teller
-                            .stored(&key, &completion, stale, Answered::Replayed),
-                    )
+                    Some(Teller::stored(&key, &completion, stale, Answered::Replayed))
                 }
                 Ruling::Join {
                     key: joined,
@@ -170,7 +167,7 @@ impl Effect {
         let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
         let admit = self.identified.admit(attempt, at, connection.is_some());
         match self.dispatcher.ask(admit, connection, load).await {
-            Ok(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(report))),
+            Ok(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(*report))),
             // The connection, if any, goes back before anybody waits.
             Ok(Ok(Asked::Ruled(admission, connection))) => {
                 drop(connection);

@@ -72,7 +72,6 @@ impl Teller {
 
     /// A stored outcome.
     pub(super) fn stored(
-        &self,
         key: &OperationKey,
         completion: &Completion,
         stale: bool,

@@ -15,6 +15,7 @@ mod provider;
 mod relay;
 mod story;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -36,9 +37,10 @@ struct Stage {
 /// Plays all acts and prints the table; then serves until interrupted, unless told to play once. A
 /// wrong count is a failure.
 pub async fn run(demo: &Demo) -> Result<String, Failure> {
-    match play(demo.once).await? {
-        true => Ok(String::new()),
-        false => Err(Failure::Wrong(String::new())),
+    if play(demo.once).await? {
+        Ok(String::new())
+    } else {
+        Err(Failure::Wrong(String::new()))
     }
 }
 
@@ -141,15 +143,15 @@ fn table(lines: &[Line]) -> String {
     );
     let mut text = String::new();
     let [a, b, c] = titles;
-    text.push_str(&format!("{a:first$}  {b:second$}  {c}\n"));
+    let _infallible = writeln!(text, "{a:first$}  {b:second$}  {c}");
     text.push_str(&rule);
     let mut act = "";
     for (line, [what, saw, effects]) in lines.iter().zip(&cells) {
         if line.act != act {
             act = line.act;
-            text.push_str(&format!("{act}\n"));
+            let _infallible = writeln!(text, "{act}");
         }
-        text.push_str(&format!("{what:first$}  {saw:second$}  {effects}\n"));
+        let _infallible = writeln!(text, "{what:first$}  {saw:second$}  {effects}");
     }
     text
 }

@@ -5,6 +5,8 @@
 //!
 //! What it does not do: sleep for luck. It waits for what it needs to have happened.
 
+use std::fmt::Write as _;
+
 use anyhow::{Context as _, Result};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -106,12 +108,13 @@ async fn send_and_hang_up(stage: &Stage, ask: &Ask, proxy: std::net::SocketAddr)
         .context("the proxy does not answer")?;
     let mut head = format!("{} {} HTTP/1.1\r\nhost: {proxy}\r\n", ask.method, ask.path);
     for (name, value) in &ask.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        let _infallible = write!(head, "{name}: {value}\r\n");
     }
     let length = ask.content.len();
-    head.push_str(&format!(
+    let _infallible = write!(
+        head,
         "content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
-    ));
+    );
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(ask.content.as_bytes()).await?;
     stage.provider.accepted(&ask.path).await;
