@@ -74,7 +74,9 @@ impl Subject {
 
 async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
     let clock = Clock::system().unwrap();
-    let opened = sqlite::open(dir.path(), instance, clock).await.unwrap();
+    let opened = sqlite::open(dir.path(), instance, clock, Arc::new(|_, _| {}))
+        .await
+        .unwrap();
     Register::new(opened.backend, instance)
 }
 
@@ -124,7 +126,7 @@ against_every_backend! {
     reading::stored_requests_go_when_settled,
     reading::operations_are_listed_newest_first_in_pages,
     reading::operations_are_found_by_what_they_are,
-    reading::the_unsettled_are_listed_from_a_cursor,
+    reading::what_is_in_doubt_is_listed_from_a_cursor,
     reading::a_resource_shows_what_stands_in_its_way,
     reading::resources_are_listed_by_name,
     reading::the_summary_counts,

@@ -146,7 +146,7 @@ pub(super) async fn operations_are_found_by_what_they_are(subject: Subject) {
     assert_eq!(found(both).await, ["stripe/a"]);
 }
 
-pub(super) async fn the_unsettled_are_listed_from_a_cursor(subject: Subject) {
+pub(super) async fn what_is_in_doubt_is_listed_from_a_cursor(subject: Subject) {
     let instance = own(&subject);
     for (number, evidence) in [
         None,
@@ -163,10 +163,19 @@ pub(super) async fn the_unsettled_are_listed_from_a_cursor(subject: Subject) {
             record(&subject, permit, evidence).await;
         }
     }
+    // Whatever waits for a person is not the reconciler's.
+    let permit = granted(&subject, &admit("parked", instance)).await;
+    record(&subject, permit, interrupted()).await;
+    subject
+        .register()
+        .park(c::park(&key("parked")))
+        .await
+        .unwrap();
+    drop(granted(&subject, &admit("last", instance)).await);
     let mut seen = Vec::new();
     let mut after = 0;
     loop {
-        let page = subject.read().unsettled(after, 2).await.unwrap();
+        let page = subject.read().in_doubt(after, 2).await.unwrap();
         let Some((last, _)) = page.last() else { break };
         after = *last;
         seen.extend(
@@ -174,7 +183,7 @@ pub(super) async fn the_unsettled_are_listed_from_a_cursor(subject: Subject) {
                 .map(|(_, operation)| id_of(operation).to_owned()),
         );
     }
-    assert_eq!(seen, ["op-0", "op-2", "op-4"]);
+    assert_eq!(seen, ["op-0", "op-2", "op-4", "last"]);
 }
 
 pub(super) async fn a_resource_shows_what_stands_in_its_way(subject: Subject) {

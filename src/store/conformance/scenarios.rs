@@ -291,7 +291,7 @@ pub(super) async fn after_a_restart_an_intent_is_uncertain(mut subject: Subject)
         attempt: c::attempt(own(&subject)),
         ..first.clone()
     };
-    let Ruling::Join { key, uncertain } = rule(&subject, repeat).await else {
+    let Ruling::Join { key, uncertain, .. } = rule(&subject, repeat).await else {
         panic!("must join");
     };
     assert_eq!(key, first.key);

@@ -23,11 +23,15 @@ struct Opening {
 }
 
 async fn open_as(dir: &Path, instance: InstanceId) -> Result<Opening, OpenError> {
-    let Opened { backend, .. } = open(dir, instance, Clock::system().unwrap()).await?;
+    let Opened { backend, .. } = open(dir, instance, Clock::system().unwrap(), unheard()).await?;
     Ok(Opening {
         register: Register::new(backend.clone(), instance),
         backend,
     })
+}
+
+fn unheard() -> Committed {
+    Arc::new(|_, _| {})
 }
 
 async fn opened(dir: &TempDir) -> Opening {
@@ -168,13 +172,15 @@ async fn a_register_is_never_given_another_key() {
 async fn keys_of_one_register_are_the_same_at_every_start() {
     let dir = TempDir::new().unwrap();
     let clock = Clock::system().unwrap();
-    let first = open(dir.path(), INSTANCE, clock).await.unwrap();
+    let first = open(dir.path(), INSTANCE, clock, unheard()).await.unwrap();
     let fingerprint = first.sealer.fingerprint_key();
     first.backend.close().await.unwrap();
-    let second = open(dir.path(), INSTANCE, clock).await.unwrap();
+    let second = open(dir.path(), INSTANCE, clock, unheard()).await.unwrap();
     assert_eq!(second.sealer.fingerprint_key(), fingerprint);
     let elsewhere = TempDir::new().unwrap();
-    let other = open(elsewhere.path(), INSTANCE, clock).await.unwrap();
+    let other = open(elsewhere.path(), INSTANCE, clock, unheard())
+        .await
+        .unwrap();
     assert_ne!(other.sealer.fingerprint_key(), fingerprint);
 }
 
