@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Subject {
-    async fn memory() -> Self {
+    fn memory() -> Self {
         let instance = next_instance();
         let backend = MemoryBackend::new(instance);
         Self {
@@ -91,7 +91,7 @@ macro_rules! against_every_backend {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $scenario() {
-                super::$module::$scenario(super::Subject::memory().await).await;
+                super::$module::$scenario(super::Subject::memory()).await;
             })+
         }
         mod sqlite_file {

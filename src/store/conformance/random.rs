@@ -258,7 +258,7 @@ proptest! {
 }
 
 async fn compare(steps: &[Step]) {
-    let (mut sqlite, mut memory) = (Subject::sqlite().await, Subject::memory().await);
+    let (mut sqlite, mut memory) = (Subject::sqlite().await, Subject::memory());
     let mut script = Script {
         instance: InstanceId(1_000_000),
         now: 0,
