@@ -128,6 +128,7 @@ against_every_backend! {
     reading::operations_are_found_by_what_they_are,
     reading::what_is_in_doubt_is_listed_from_a_cursor,
     reading::a_resource_shows_what_stands_in_its_way,
+    reading::the_last_applied_is_the_one_admitted_last,
     reading::resources_are_listed_by_name,
     reading::the_summary_counts,
     reading::an_event_log_tells_the_story,

@@ -1,11 +1,14 @@
 //! What readers see: peeks, pages, counts, event logs.
 
+use std::sync::Arc;
+
 use super::Subject;
 use super::commands::{
     self as c, admit, applied, fenced, fingerprint, interrupted, key, resource_key, unsent,
 };
 use super::scenarios::{granted, own, record};
 use crate::protocol::command::{Admit, Resolution};
+use crate::protocol::policy::Order;
 use crate::protocol::view::Record;
 use crate::store::OperationQuery;
 
@@ -215,6 +218,21 @@ pub(super) async fn a_resource_shows_what_stands_in_its_way(subject: Subject) {
     let last = shown.last_completed.unwrap();
     assert_eq!(id_of(&last), "b");
     assert_eq!(last.place.unwrap().token.unwrap().to_string(), "2");
+}
+
+/// The last one *admitted*, whichever answer came last.
+pub(super) async fn the_last_applied_is_the_one_admitted_last(subject: Subject) {
+    let mut permits = Vec::new();
+    for id in ["a", "b"] {
+        let mut free = fenced(id, "r", "1", own(&subject));
+        Arc::make_mut(&mut free.policy).order = Order::Free;
+        permits.push(granted(&subject, &free).await);
+    }
+    while let Some(permit) = permits.pop() {
+        record(&subject, permit, applied()).await;
+        let shown = subject.read().resource(&resource_key("r")).await.unwrap();
+        assert_eq!(id_of(&shown.unwrap().last_completed.unwrap()), "b");
+    }
 }
 
 pub(super) async fn resources_are_listed_by_name(subject: Subject) {
