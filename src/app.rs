@@ -292,11 +292,7 @@ async fn bind_routers(
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
-        let health = Health {
-            readiness,
-            metrics,
-            clock: dispatcher.clock,
-        };
+        let health = Health::new(readiness, metrics, dispatcher.clock);
         routers.push((socket, health::router(health)));
     }
     Ok(routers)

@@ -2,11 +2,12 @@
 //!
 //! What always holds: without the cargo feature `failpoints` every call is empty. With it,
 //! `FENCEPOST_FAILPOINT=name` or `name:n` kills the process with SIGKILL at the n-th passage (the
-//! first by default), as a power cut would: no destructor runs.
+//! first by default), as a power cut would: no destructor runs. `name:n:freeze` stops it there with
+//! SIGSTOP, as a suspended machine would stand still, until somebody continues it.
 //!
-//! What it does not do: return errors, delay, or exist in a release.
+//! What it does not do: return errors, or exist in a release.
 
-/// Dies here if the environment names this place.
+/// Dies or freezes here if the environment names this place.
 #[cfg(feature = "failpoints")]
 pub fn pass(name: &str) {
     armed::pass(name);
@@ -22,28 +23,47 @@ mod armed {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    static ARMED: LazyLock<Option<(String, u64)>> = LazyLock::new(|| {
+    use rustix::process::{Signal, getpid, kill_process};
+
+    static ARMED: LazyLock<Option<Armed>> = LazyLock::new(|| {
         #[expect(
             clippy::disallowed_methods,
             reason = "a test-only switch, not configuration"
         )]
         let text = std::env::var("FENCEPOST_FAILPOINT").ok()?;
-        match text.split_once(':') {
-            Some((name, nth)) => Some((name.to_owned(), nth.parse().ok()?)),
-            None => Some((text, 1)),
-        }
+        Armed::parse(&text)
     });
     static PASSAGES: AtomicU64 = AtomicU64::new(0);
 
+    struct Armed {
+        name: String,
+        nth: u64,
+        signal: Signal,
+    }
+
+    impl Armed {
+        fn parse(text: &str) -> Option<Self> {
+            let mut parts = text.split(':');
+            let name = parts.next()?.to_owned();
+            let nth = parts.next().map_or(Ok(1), str::parse).ok()?;
+            let signal = match parts.next() {
+                None => Signal::KILL,
+                Some("freeze") => Signal::STOP,
+                Some(_) => return None,
+            };
+            Some(Self { name, nth, signal })
+        }
+    }
+
     pub(super) fn pass(name: &str) {
-        let Some((armed, nth)) = &*ARMED else { return };
-        if armed == name && PASSAGES.fetch_add(1, Ordering::SeqCst) + 1 == *nth {
-            let own = rustix::process::getpid();
-            let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+        let Some(armed) = &*ARMED else { return };
+        if armed.name != name || PASSAGES.fetch_add(1, Ordering::SeqCst) + 1 != armed.nth {
+            return;
+        }
+        let _ = kill_process(getpid(), armed.signal);
+        while armed.signal == Signal::KILL {
             // The signal is on its way; nothing more may happen here.
-            loop {
-                std::thread::park();
-            }
+            std::thread::park();
         }
     }
 }

@@ -56,7 +56,10 @@ pub enum ClientError {
     #[error("the token cannot be sent: it is to be one line of printable characters")]
     Token,
     /// Nobody answered.
-    #[error("no instance answers at http://{instance}")]
+    #[error(
+        "no instance answers at http://{instance} \
+         (is it running, and is that its `admin` address?)"
+    )]
     Unreachable {
         /// Where.
         instance: Authority,

@@ -24,8 +24,8 @@ use crate::protocol::time::{BootInstant, Millis};
 use crate::store::Register;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
-/// A proof of readiness counts for this long.
-const PROOF: Millis = Millis(1_000);
+/// What the register said counts for this long.
+const FRESH: Millis = Millis(1_000);
 
 /// The register must prove itself within this.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
@@ -43,15 +43,13 @@ struct Inner {
     last: Mutex<Option<(BootInstant, Result<(), String>)>>,
 }
 
-/// What the health listener needs.
+/// What the health listener needs. Cheap to clone.
 #[derive(Clone)]
 pub struct Health {
-    /// Whether effects can be admitted.
-    pub readiness: Readiness,
-    /// What `/metrics` shows.
-    pub metrics: Metrics,
-    /// For the age of the oldest unsettled operation.
-    pub clock: Clock,
+    readiness: Readiness,
+    metrics: Metrics,
+    clock: Clock,
+    counted: Arc<Mutex<Option<BootInstant>>>,
 }
 
 #[derive(Serialize)]
@@ -67,6 +65,35 @@ pub fn router(health: Health) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(health)
+}
+
+impl Health {
+    /// `metrics`: what `/metrics` shows. `clock`: for the age of the oldest unsettled operation.
+    pub fn new(readiness: Readiness, metrics: Metrics, clock: Clock) -> Self {
+        Self {
+            readiness,
+            metrics,
+            clock,
+            counted: Arc::default(),
+        }
+    }
+
+    async fn count_unsettled(&self) {
+        let mut counted = self.counted.lock().await;
+        if counted.is_some_and(|at| boottime().since(at) < FRESH) {
+            return;
+        }
+        let summary = self.readiness.0.register.read().summary();
+        if let Ok(Ok(summary)) = timeout(COUNT_LIMIT, summary).await {
+            let now = self.clock.now();
+            let oldest = summary.oldest_unsettled;
+            let age = oldest.map(|since| now.age_at_most(&since).unwrap_or_default());
+            self.metrics.unsettled(&summary.by_state, age);
+        } else {
+            self.metrics.unsettled_unknown();
+        }
+        *counted = Some(boottime());
+    }
 }
 
 impl Readiness {
@@ -94,7 +121,7 @@ impl Readiness {
     async fn register_proves_itself(&self) -> Result<(), String> {
         let mut last = self.0.last.lock().await;
         if let Some((at, result)) = &*last
-            && boottime().since(*at) < PROOF
+            && boottime().since(*at) < FRESH
         {
             return result.clone();
         }
@@ -124,15 +151,7 @@ async fn readyz(State(health): State<Health>) -> Response {
 }
 
 async fn metrics(State(health): State<Health>) -> Response {
-    let summary = health.readiness.0.register.read().summary();
-    if let Ok(Ok(summary)) = timeout(COUNT_LIMIT, summary).await {
-        let now = health.clock.now();
-        let oldest = summary.oldest_unsettled;
-        let age = oldest.map(|since| now.age_at_most(&since).unwrap_or_default());
-        health.metrics.unsettled(&summary.by_state, age);
-    } else {
-        health.metrics.unsettled_unknown();
-    }
+    health.count_unsettled().await;
     match health.metrics.text() {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Err(error) => {

@@ -35,4 +35,4 @@ pub async fn serve(
 #[cfg(test)]
 mod stand_in;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

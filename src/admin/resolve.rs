@@ -24,6 +24,7 @@ use crate::protocol::command::{Resolution, Resolve, Resolved};
 use crate::protocol::operation::Operation;
 use crate::protocol::outcome::Answer;
 use crate::protocol::policy::KeyValue;
+use crate::store::StoreError;
 
 /// Longest reason, in bytes: it goes into the event log.
 const LONGEST_REASON: usize = 2_000;
@@ -57,7 +58,7 @@ pub(super) async fn resolve(
 ) -> Result<Json<ResolutionView>, Problem> {
     let (upstream, id) = parts(path)?;
     let which = asked(query)?;
-    let body = body.map_err(|refusal| Problem::malformed(refusal.body_text()))?;
+    let body = body.map_err(|refusal| unread(&refusal))?;
     let (verdict, reason) = parse(&body)?;
     let operation = operations::find(&api, &upstream, &id, &which).await?;
     if verdict == (Resolution::NotApplied { new_key: true }) {
@@ -83,7 +84,12 @@ pub(super) async fn resolve(
 
 async fn settle(api: Api, resolve: Resolve) -> Result<ResolutionView, Problem> {
     let (key, operator) = (resolve.key.clone(), resolve.operator.clone());
-    let resolved = api.register.resolve(resolve).await?;
+    let resolved = api.register.resolve(resolve).await.inspect_err(|error| {
+        if let StoreError::CommitUnknown(_) = error {
+            // It may be settled; whoever wakes up asks the record, so waking them is never wrong.
+            (api.settled)(&key);
+        }
+    })?;
     let state = match resolved {
         Resolved::Done(state) => state,
         Resolved::Unknown
@@ -176,6 +182,15 @@ fn answer(status: Option<u16>, body: Option<&RawValue>) -> Result<Answer, Proble
             .collect(),
         body: Some(content),
     })
+}
+
+fn unread(refusal: &BytesRejection) -> Problem {
+    if refusal.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let detail = "the stated answer is too large: state the part that callers need";
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
+    } else {
+        Problem::malformed(refusal.body_text())
+    }
 }
 
 /// A new key exists only where the proxy makes keys.

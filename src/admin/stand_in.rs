@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 
 use crate::protocol::command::{
     Admit, Command, Presented, Reply, RequestChange, Ruling, TokenField,
@@ -31,7 +32,17 @@ use crate::store::{
 pub(super) const INSTANCE: InstanceId = InstanceId(7);
 
 #[derive(Default)]
-pub(super) struct StandIn(Mutex<Tables>);
+pub(super) struct StandIn {
+    tables: Mutex<Tables>,
+    slow: Mutex<Option<Arc<Slow>>>,
+}
+
+/// Writes that wait until they are let go.
+#[derive(Default)]
+pub(super) struct Slow {
+    pub(super) reached: Notify,
+    pub(super) go: Notify,
+}
 
 #[derive(Default)]
 struct Tables {
@@ -53,18 +64,22 @@ pub(super) struct Wanted<'a> {
 
 impl StandIn {
     pub(super) fn break_with(&self, fault: Option<StoreError>) {
-        self.0.lock().unwrap().fault = fault;
+        self.tables.lock().unwrap().fault = fault;
+    }
+
+    pub(super) fn slow_down(&self) -> Arc<Slow> {
+        self.slow.lock().unwrap().insert(Arc::default()).clone()
     }
 
     /// How often it was asked to prove itself.
     pub(super) fn proofs(&self) -> u32 {
-        self.0.lock().unwrap().proofs
+        self.tables.lock().unwrap().proofs
     }
 
     pub(super) fn admit(&self, wanted: &Wanted<'_>) -> OperationKey {
         let admit = admission(wanted);
         let reply = self
-            .0
+            .tables
             .lock()
             .unwrap()
             .apply(&Command::Admit(Box::new(admit)));
@@ -81,14 +96,14 @@ impl StandIn {
     }
 
     pub(super) fn command(&self, command: &Command) -> Reply {
-        self.0.lock().unwrap().apply(command)
+        self.tables.lock().unwrap().apply(command)
     }
 
     fn ask<T>(&self, read: impl FnOnce(&mut Tables) -> T) -> Pending<'_, T>
     where
         T: Send + 'static,
     {
-        let mut tables = self.0.lock().unwrap();
+        let mut tables = self.tables.lock().unwrap();
         let answer = match tables.fault.clone() {
             Some(fault) => Err(fault),
             None => Ok(read(&mut tables)),
@@ -182,7 +197,14 @@ fn resource_of(operation: &Operation) -> Option<ResourceKey> {
 
 impl Backend for StandIn {
     fn apply(&self, command: Command) -> Pending<'_, Reply> {
-        self.ask(|tables| tables.apply(&command))
+        let slow = self.slow.lock().unwrap().clone();
+        Box::pin(async move {
+            if let Some(slow) = slow {
+                slow.reached.notify_one();
+                slow.go.notified().await;
+            }
+            self.ask(|tables| tables.apply(&command)).await
+        })
     }
 
     fn peek<'a>(
@@ -283,7 +305,7 @@ impl Backend for StandIn {
     }
 
     fn ready(&self) -> Pending<'_, ()> {
-        self.0.lock().unwrap().proofs += 1;
+        self.tables.lock().unwrap().proofs += 1;
         self.ask(|_| ())
     }
 

@@ -4,6 +4,7 @@ mod health_listener;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,12 +29,12 @@ use crate::store::Register;
 use crate::telemetry::metrics::Metrics;
 
 /// An instance with one operator, Alice, whose token is `alice's`.
-struct House {
+pub(crate) struct House {
     stand_in: Arc<StandIn>,
     clock: Clock,
     draining: CancellationToken,
     settled: Arc<Mutex<Vec<OperationKey>>>,
-    api: SocketAddr,
+    pub(crate) api: SocketAddr,
     health: SocketAddr,
 }
 
@@ -43,7 +44,7 @@ struct Got {
     body: String,
 }
 
-async fn house(operators: Operators) -> House {
+pub(crate) async fn house(operators: Operators) -> House {
     let stand_in = Arc::new(StandIn::default());
     let register = Register::new(stand_in.clone(), INSTANCE);
     let clock = Clock::system().unwrap();
@@ -61,11 +62,7 @@ async fn house(operators: Operators) -> House {
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         tasks: TaskTracker::new(),
     };
-    let health = Health {
-        readiness,
-        metrics: Metrics::new(),
-        clock,
-    };
+    let health = Health::new(readiness, Metrics::new(), clock);
     House {
         stand_in,
         clock,
@@ -85,7 +82,7 @@ async fn start(operators: &Operators, router: axum::Router) -> SocketAddr {
     address
 }
 
-fn alice() -> Operators {
+pub(crate) fn alice() -> Operators {
     Operators::new([
         ("bob".to_owned(), Secret::new("bob's")),
         ("alice".to_owned(), Secret::new("alice's")),
@@ -94,7 +91,7 @@ fn alice() -> Operators {
 
 impl House {
     /// An operation that a dead instance left behind.
-    fn left_behind(&self, id: &str) -> OperationKey {
+    pub(crate) fn left_behind(&self, id: &str) -> OperationKey {
         self.admitted(id, Principal::None, KeyValue::Derived, InstanceId(1))
     }
 
@@ -357,6 +354,39 @@ async fn a_person_settles_once_and_by_name() {
     let refusal = house.resolve("pay-1", other_way).await.unwrap_err();
     assert_eq!(refusal, (409, "already-completed".to_owned()));
     assert_eq!(house.settled.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_operator_who_hangs_up_cuts_no_resolution_in_half() {
+    let house = house(alice()).await;
+    let key = house.left_behind("pay-1");
+    let register = house.stand_in.slow_down();
+    let body = r#"{"verdict":"applied","reason":"seen"}"#;
+    let request = format!(
+        "POST /v1/operations/bank/pay-1/resolve HTTP/1.1\r\nHost: a\r\n\
+         Authorization: Bearer alice's\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(house.api).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    register.reached.notified().await;
+    // Hang up, and wait until the server has given up on this connection.
+    stream.shutdown().await.unwrap();
+    let mut answer = vec![];
+    stream.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer, b"");
+    register.go.notify_one();
+    let told = async {
+        while house.settled.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), told)
+        .await
+        .unwrap();
+    assert_eq!(*house.settled.lock().unwrap(), [key]);
+    let shown: OperationDetail = house.read("/operations/bank/pay-1").await;
+    assert_eq!(shown.operation.state, "COMPLETED");
 }
 
 #[tokio::test]

@@ -113,4 +113,27 @@ mod tests {
         assert_eq!(told["files"][0]["fine"], false);
         assert_eq!(told["files"][0]["problems"][0]["severity"], "error");
     }
+
+    #[test]
+    fn a_file_after_a_broken_one_is_still_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let good = "version: 1\nupstreams:\n  stripe:\n    listen: 127.0.0.1:15001\n    \
+                    url: https://api.stripe.com\n    profile: stripe-v1\n";
+        let (bad, good) = (
+            file("bad.yaml", "version: 1\nbogus: 2\n"),
+            file("good.yaml", good),
+        );
+        let files = vec![bad, good.clone()];
+        let Err(Failure::Wrong(text)) = run(&Check { files }, false) else {
+            panic!("fine");
+        };
+        assert!(text.contains("bad.yaml:2:1: bogus: "), "{text}");
+        assert!(text.ends_with("good.yaml: fine"), "{text}");
+        assert!(run(&Check { files: vec![good] }, false).is_ok());
+    }
 }

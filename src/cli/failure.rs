@@ -57,7 +57,7 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    fn code(&self) -> u8 {
+    pub(super) fn code(&self) -> u8 {
         match self {
             Self::Client(ClientError::Unreachable { .. } | ClientError::NotUnderstood { .. }) => 3,
             Self::Client(ClientError::Address { .. } | ClientError::Token) | Self::Usage(_) => 2,

@@ -82,3 +82,6 @@ fn print(text: &str) -> std::io::Result<()> {
     }
     out.flush()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,28 +1,59 @@
 //! `serve`: runs the proxy.
 //!
 //! What always holds: a config with errors is refused before anything listens; its warnings are on
-//! standard error before the first log line.
+//! standard error before the first log line; SIGTERM and SIGINT drain, a second one ends the drain.
 //!
 //! What it does not do: choose the order of start and stop (`app`).
 
 use std::io::Write;
 
+use anyhow::Context as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Mutex;
+
 use super::Serve;
 use super::failure::Failure;
+use crate::app::Instance;
 use crate::config;
 use crate::telemetry::logs;
 
 /// Runs until the process is told to stop. What it answers is printed at the end.
-#[expect(
-    clippy::unused_async,
-    reason = "the signature is settled; the proxy behind it is not assembled yet"
-)]
 pub async fn run(serve: &Serve) -> Result<String, Failure> {
-    let (_config, warnings) = config::load(&serve.config).map_err(Failure::Config)?;
+    let (config, warnings) = config::load(&serve.config).map_err(Failure::Config)?;
     if !warnings.list().is_empty() {
         // A start is not refused because nobody reads warnings.
         let _ = writeln!(std::io::stderr(), "{warnings}");
     }
     logs::start(&serve.log).map_err(anyhow::Error::from)?;
-    Err(Failure::Service(anyhow::anyhow!("not built yet")))
+    let told = Mutex::new(Told::listen().context("signals cannot be listened to")?);
+    let instance = Instance::start(config).await.map_err(anyhow::Error::from)?;
+    let stop = async { told.lock().await.stop().await };
+    let hurry = async { told.lock().await.stop().await };
+    instance
+        .serve(stop, hurry)
+        .await
+        .map_err(anyhow::Error::from)?;
+    Ok(String::new())
+}
+
+/// SIGTERM and SIGINT.
+struct Told {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Told {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

@@ -57,8 +57,7 @@ fn digest(text: &str) -> String {
     digest
         .as_ref()
         .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 #[cfg(test)]

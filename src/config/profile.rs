@@ -108,15 +108,17 @@ fn overlay_entries(own: &[Entry], base: &[Entry]) -> Vec<Entry> {
     for theirs in base {
         match entries.iter_mut().find(|entry| entry.key == theirs.key) {
             None => entries.push(theirs.clone()),
-            Some(ours) => match (&mut ours.node.value, &theirs.node.value) {
-                (Value::List(own), Value::List(base)) if ours.key == "effects" => {
-                    own.extend(base.iter().cloned());
-                }
-                _ => ours.node = overlay(&ours.node, &theirs.node),
-            },
+            Some(ours) if ours.key == "effects" => append(&mut ours.node, &theirs.node),
+            Some(ours) => ours.node = overlay(&ours.node, &theirs.node),
         }
     }
     entries
+}
+
+fn append(own: &mut Node, base: &Node) {
+    if let (Value::List(own), Value::List(base)) = (&mut own.value, &base.value) {
+        own.extend(base.iter().cloned());
+    }
 }
 
 #[cfg(test)]

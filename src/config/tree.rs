@@ -46,6 +46,7 @@ pub(super) struct Entry {
 /// Builds the tree; `None` if the file cannot be read as YAML at all.
 pub(super) fn build(text: &str, findings: &Findings) -> Option<Node> {
     let mut builder = Builder {
+        source: text,
         findings,
         open: Vec::new(),
         root: None,
@@ -69,6 +70,7 @@ pub(super) fn build(text: &str, findings: &Findings) -> Option<Node> {
 }
 
 struct Builder<'f> {
+    source: &'f str,
     findings: &'f Findings,
     open: Vec<Open>,
     root: Option<Node>,
@@ -84,9 +86,17 @@ enum Open {
     Map {
         at: Place,
         entries: Vec<Entry>,
-        /// A key that waits for its value; `Some(None)`: one that cannot be a key.
-        key: Option<Option<(String, Place)>>,
+        key: Key,
     },
+}
+
+/// The key that the next value of a map belongs to.
+enum Key {
+    /// The next node is a key.
+    Awaited,
+    Named(String, Place),
+    /// The last node could not be one.
+    Unusable,
 }
 
 impl Builder<'_> {
@@ -111,7 +121,7 @@ impl Builder<'_> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_marks(at, anchor, tag.is_some());
-                let value = scalar(&text, style, span);
+                let value = scalar(self.source, &text, style, span);
                 self.place(Node { at, value });
             }
             Event::SequenceStart(anchor, tag) => {
@@ -125,7 +135,7 @@ impl Builder<'_> {
                 self.enter(Open::Map {
                     at,
                     entries,
-                    key: None,
+                    key: Key::Awaited,
                 })?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(),
@@ -163,21 +173,14 @@ impl Builder<'_> {
         match self.open.last_mut() {
             None => self.root = Some(node),
             Some(Open::List { items, .. }) => items.push(node),
-            Some(Open::Map { entries, key, .. }) => match key.take() {
-                None => *key = Some(read_key(node, self.findings)),
-                Some(None) => {}
-                Some(Some((name, at))) => {
-                    if entries.iter().any(|entry| entry.key == name) {
-                        let message = format!("`{name}` stands twice in this map");
-                        self.findings.error("", at, message);
-                    } else {
-                        entries.push(Entry {
-                            key: name,
-                            at,
-                            node,
-                        });
-                    }
+            Some(Open::Map { entries, key, .. }) => match std::mem::replace(key, Key::Awaited) {
+                Key::Awaited => *key = read_key(node, self.findings),
+                Key::Unusable => {}
+                Key::Named(name, at) if entries.iter().any(|entry| entry.key == name) => {
+                    let message = format!("`{name}` stands twice in this map");
+                    self.findings.error("", at, message);
                 }
+                Key::Named(key, at) => entries.push(Entry { key, at, node }),
             },
         }
     }
@@ -197,30 +200,33 @@ impl Builder<'_> {
     }
 }
 
-fn read_key(node: Node, findings: &Findings) -> Option<(String, Place)> {
+fn read_key(node: Node, findings: &Findings) -> Key {
     match node.value {
-        Value::Scalar(scalar) => Some((scalar.text, node.at)),
+        Value::Scalar(scalar) => Key::Named(scalar.text, node.at),
         Value::Null | Value::List(_) | Value::Map(_) => {
             findings.error("", node.at, "a key is a name");
-            None
+            Key::Unusable
         }
     }
 }
 
-fn scalar(text: &str, style: ScalarStyle, span: Span) -> Value {
+fn scalar(source: &str, text: &str, style: ScalarStyle, span: Span) -> Value {
     let quotes = match style {
         ScalarStyle::Plain if matches!(text, "" | "~" | "null") => return Value::Null,
         ScalarStyle::Plain => Some(0),
         ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Some(1_usize),
         ScalarStyle::Literal | ScalarStyle::Folded => None,
     };
-    let written = span.end.index().saturating_sub(span.start.index());
+    // An offset is a column only where the file shows the text as it is.
     let verbatim = |quotes: &usize| {
-        let expected = text
-            .chars()
-            .count()
-            .saturating_add(quotes.saturating_mul(2));
-        written == expected && span.start.line() == span.end.line()
+        let line = source
+            .lines()
+            .nth(span.start.line().saturating_sub(1))
+            .unwrap_or_default();
+        let skipped = span.start.col().saturating_add(*quotes);
+        let mut shown = line.chars().skip(skipped);
+        text.chars()
+            .all(|character| shown.next() == Some(character))
     };
     Value::Scalar(Scalar {
         text: text.to_owned(),
@@ -282,7 +288,7 @@ mod tests {
     #[test]
     fn sharing_tags_doubles_and_depth_are_refused() {
         found("a: &x 1\nb: *x\n", 2, 4, "anchors");
-        found("a: !!str 1\n", 1, 10, "tags");
+        found("a: !!str 1\n", 1, 4, "tags");
         found("a: 1\na: 2\n", 2, 1, "twice");
         found("? [a]\n: 1\n", 1, 3, "a key is a name");
         found("a: 1\n---\nb: 1\n", 2, 1, "one document");
@@ -301,7 +307,7 @@ mod tests {
         let mut text = "a0: &a0 lol\n".to_owned();
         for level in 1..30 {
             let before = format!("*a{},", level - 1).repeat(9);
-            text.push_str(&format!("a{level}: &a{level} [{before}]\n"));
+            text = format!("{text}a{level}: &a{level} [{before}]\n");
         }
         assert!(problems(&text).iter().all(|(.., m)| m.contains("anchors")));
     }

@@ -55,7 +55,7 @@ pub enum Asked {
     /// Nothing was granted: this is the ruling, and the connection back.
     Ruled(Box<Admission>, Option<Reserved>),
     /// It was granted and an attempt was made.
-    Made(Box<Admission>, Report),
+    Made(Box<Admission>, Box<Report>),
 }
 
 /// What became of an attempt, for the request that started it.
@@ -112,7 +112,7 @@ impl Dispatcher {
             match (permit, connection) {
                 (Some(permit), Some(connection)) => {
                     let report = move |report| {
-                        told_or_gone(tell, Ok(Asked::Made(Box::new(admission), report)));
+                        told_or_gone(tell, Ok(Asked::Made(Box::new(admission), Box::new(report))));
                     };
                     dispatcher.make(permit, connection, load, report).await;
                 }
@@ -121,14 +121,14 @@ impl Dispatcher {
                     let receipt = permit.finish(Evidence::NotSent(Unsent::ConnectionLost));
                     let ticket = dispatcher.waiters.watch(&admission.key);
                     let report = move |report| {
-                        told_or_gone(tell, Ok(Asked::Made(Box::new(admission), report)));
+                        told_or_gone(tell, Ok(Asked::Made(Box::new(admission), Box::new(report))));
                     };
                     dispatcher
                         .settle_receipt(&ticket, receipt, Some(report))
                         .await;
                 }
                 (None, connection) => {
-                    told_or_gone(tell, Ok(Asked::Ruled(Box::new(admission), connection)))
+                    told_or_gone(tell, Ok(Asked::Ruled(Box::new(admission), connection)));
                 }
             }
         });
@@ -147,7 +147,7 @@ impl Dispatcher {
         self.supervisor.effect(async move {
             dispatcher
                 .make(permit, connection, load, move |report| {
-                    told_or_gone(tell, report)
+                    told_or_gone(tell, report);
                 })
                 .await;
         });

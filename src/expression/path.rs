@@ -269,18 +269,17 @@ mod tests {
             .map(|params| params.0)
     }
 
-    fn pairs(list: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
-        Some(
-            list.iter()
-                .map(|&(a, b)| (a.to_owned(), b.to_owned()))
-                .collect(),
-        )
+    /// What `captured` gives, in short.
+    macro_rules! found {
+        ($($name:literal: $value:literal),*) => {
+            Some(vec![$(($name.to_owned(), $value.to_owned())),*])
+        };
     }
 
     #[test]
     fn a_name_is_one_segment_and_dots_are_the_rest() {
         let statements = "/accounts/{account}/statements/{date}";
-        let both = pairs(&[("account", "42"), ("date", "2026-09-13")]);
+        let both = found!("account": "42", "date": "2026-09-13");
         assert_eq!(
             captured(statements, "/accounts/42/statements/2026-09-13"),
             both
@@ -294,20 +293,20 @@ mod tests {
         assert_eq!(captured(statements, "/Accounts/42/statements/a"), None);
         assert_eq!(
             captured("/v1/{rest...}", "/v1/a/b%20c"),
-            pairs(&[("rest", "a/b c")])
+            found!("rest": "a/b c")
         );
-        assert_eq!(captured("/v1/{rest...}", "/v1"), pairs(&[("rest", "")]));
-        assert_eq!(captured("/{rest...}", "/"), pairs(&[("rest", "")]));
-        assert_eq!(captured("/", "/"), pairs(&[]));
+        assert_eq!(captured("/v1/{rest...}", "/v1"), found!("rest": ""));
+        assert_eq!(captured("/{rest...}", "/"), found!("rest": ""));
+        assert_eq!(captured("/", "/"), found!());
         assert_eq!(captured("/", "/a"), None);
     }
 
     #[test]
     fn escapes_do_not_change_what_matches() {
-        assert_eq!(captured("/charges", "/%63harges"), pairs(&[]));
+        assert_eq!(captured("/charges", "/%63harges"), found!());
         assert_eq!(
             captured("/caf%C3%A9/{x}", "/café/1%2B1"),
-            pairs(&[("x", "1+1")])
+            found!("x": "1+1")
         );
     }
 

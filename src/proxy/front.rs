@@ -1,7 +1,6 @@
 //! The first look at a request: which way it goes.
 //!
-//! What always holds: a path that two servers could read as two different ones is refused on an
-//! upstream with protected effects, never passed unprotected; content is read within its limits
+//! What always holds: content is read within its limits
 //! before anything is decided; while draining no new effect is begun.
 //!
 //! What it does not do: carry an effect out (`pipeline`), or shape what callers are told (`reply`).
@@ -9,24 +8,28 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
 use super::pipeline::Effect;
-use super::reply::{self, Telling};
-use crate::config::{Config, Protect, Route};
+use super::told::Teller;
+use crate::config::{Config, Protect};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
-use crate::expression::{PathParams, RequestPath};
+use crate::expression::PathParams;
+use crate::protocol::operation::IdentityOrigin;
 use crate::reconcile::Reconciler;
+use crate::telemetry::errors::chain;
 use crate::telemetry::metrics::RouteLabels;
 use crate::upstream::PassThroughError;
-use crate::wire::body::{self, Budget};
+use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
-use crate::wire::identify::{self, Identified};
-use crate::wire::problem::{About, Fault};
-use crate::wire::{answer, hygiene, problem};
+use crate::wire::hygiene;
+use crate::wire::identify::{self, Identified, Scope, Unidentified, identify};
+use crate::wire::problem::{self, About, Fault, Row};
+use crate::wire::reply::Reply;
+use crate::wire::route::{Routed, Router};
 
 /// Content of what callers are sent: ours, or an upstream's, streaming.
 pub type Content = Either<Full<Bytes>, Incoming>;
@@ -37,7 +40,7 @@ pub struct Shared {
     dispatcher: Dispatcher,
     reconciler: Reconciler,
     fingerprint_key: FingerprintKey,
-    bodies: Budget,
+    bodies: BodyBudget,
 }
 
 /// What answers the requests of one listener. Cheap to clone.
@@ -45,6 +48,7 @@ pub struct Shared {
 pub struct Front {
     shared: Arc<Shared>,
     gateway: Arc<Gateway>,
+    router: Arc<Router>,
 }
 
 impl Shared {
@@ -55,44 +59,171 @@ impl Shared {
         reconciler: Reconciler,
         fingerprint_key: FingerprintKey,
     ) -> Self {
-        let bodies = Budget::new(config.limits.buffered_bodies);
-        Self { config, dispatcher, reconciler, fingerprint_key, bodies }
+        let bodies = BodyBudget::new(config.limits.buffered_bodies);
+        Self {
+            config,
+            dispatcher,
+            reconciler,
+            fingerprint_key,
+            bodies,
+        }
     }
 }
 
 impl Front {
     /// In front of one upstream.
     pub fn new(shared: Arc<Shared>, gateway: Arc<Gateway>) -> Self {
-        Self { shared, gateway }
+        let router = Arc::new(Router::new(Arc::clone(&gateway.config)));
+        Self {
+            shared,
+            gateway,
+            router,
+        }
     }
 
     /// Answers a request, whatever it is.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Content> {
         let method = request.method().clone();
-        let upstream = &self.gateway.config;
-        let path = match RequestPath::parse(request.uri().path()) {
-            Ok(path) => path,
-            Err(_ambiguous) => {
-                let why = "its path can be read in two ways";
-                return whole(problem::fault(&Fault::NoRoute { why }, About::default()), &method);
-            }
-        };
-        match upstream.route(&method, &path) {
-            Route::Pass => self.pass(request).await,
-            Route::Observe => {
+        match self.router.route(&method, request.uri().path()) {
+            Ok(Routed::Pass) => self.pass(request).await,
+            Ok(Routed::Observe) => {
                 self.shared.dispatcher.metrics.unprotected_effect();
                 self.pass(request).await
             }
-            Route::Deny => {
-                let why = "no effect of the config matches it, and the config denies such requests";
-                whole(problem::fault(&Fault::NoRoute { why }, About::default()), &method)
+            Ok(Routed::Protect {
+                name,
+                protect,
+                params,
+            }) => {
+                let route = RouteLabels::new(name, self.gateway.config.id.as_str());
+                let reply = self.protect(request, &params, protect, &route).await;
+                whole(reply, &method)
             }
-            Route::Protect { name, protect, params } => {
-                let route = RouteLabels::new(name, upstream.id.as_str());
-                let protect = Arc::clone(protect);
-                let telling = self.protect(request, &path, params, protect, &route).await;
-                whole(telling, &method)
+            Err(fault) => whole(problem::fault(&fault, About::default()), &method),
+        }
+    }
+
+    /// An effect: its content is read, its identity found, and then it is carried out.
+    async fn protect(
+        &self,
+        request: Request<Incoming>,
+        params: &PathParams,
+        protect: &Arc<Protect>,
+        route: &RouteLabels,
+    ) -> Reply {
+        let metrics = &self.shared.dispatcher.metrics;
+        let identified = match self.identify(request, params, protect).await {
+            Ok(identified) => identified,
+            Err(refused) => {
+                metrics.rejected(route, refused.name());
+                return refused.reply();
+            }
+        };
+        if identified.origin == IdentityOrigin::Fresh {
+            metrics.without_identity();
+        }
+        let teller = Teller {
+            resource: identified.resource().cloned(),
+            uncertain_status: StatusCode::from_u16(protect.uncertain_status)
+                .unwrap_or(StatusCode::GATEWAY_TIMEOUT),
+        };
+        let effect = Effect {
+            dispatcher: self.shared.dispatcher.clone(),
+            reconciler: self.shared.reconciler.clone(),
+            gateway: Arc::clone(&self.gateway),
+            protect: Arc::clone(protect),
+            teller,
+            identified,
+        };
+        let (told, observed) = effect.run().await;
+        told.counted.count(metrics, route);
+        if let Some(rejection) = observed {
+            metrics.would_refuse(route, Row::of_rejection(&rejection).name());
+        }
+        told.reply
+    }
+
+    async fn identify(
+        &self,
+        request: Request<Incoming>,
+        params: &PathParams,
+        protect: &Protect,
+    ) -> Result<Identified, Unidentified> {
+        if self.shared.dispatcher.supervisor.is_draining() {
+            return Err(Fault::Draining.into());
+        }
+        let (head, incoming) = request.into_parts();
+        let body = self.shared.bodies.read(incoming, protect.body_limit).await.map_err(|error| {
+            tracing::info!(error = %chain(&error), "nothing was sent: the content cannot be used");
+            let broken = Fault::NoRoute { why: "Its content did not come to its end" };
+            error.fault().unwrap_or(broken)
+        })?;
+        let scope = Scope {
+            tenant: &self.shared.config.tenant,
+            upstream: &self.gateway.config,
+            fingerprints: &self.shared.fingerprint_key,
+        };
+        let first_attempt = self.shared.dispatcher.next_attempt();
+        identify(
+            scope,
+            identify::Effect {
+                protect,
+                params,
+                head: &head,
+                body,
+                first_attempt,
+            },
+        )
+    }
+
+    /// No effect: forwarded both ways, streaming.
+    async fn pass(&self, request: Request<Incoming>) -> Response<Content> {
+        let (mut head, body) = request.into_parts();
+        let method = head.method.clone();
+        head.headers = hygiene::pass_on(&head.headers, self.router.withheld_on_pass());
+        head.version = http::Version::HTTP_11;
+        match self
+            .gateway
+            .pass
+            .send(Request::from_parts(head, body))
+            .await
+        {
+            Ok(response) => {
+                let (mut head, body) = response.into_parts();
+                head.headers = hygiene::pass_back(&head.headers, &method, head.status);
+                Response::from_parts(head, Either::Right(body))
+            }
+            Err(error) => {
+                tracing::warn!(
+                    upstream = %self.gateway.config.id,
+                    error = %chain(&error),
+                    "a request that is no effect was not answered"
+                );
+                whole(broken_pass(&error), &method)
             }
         }
     }
+}
+
+fn broken_pass(error: &PassThroughError) -> Reply {
+    let fault = match error {
+        PassThroughError::Target => Fault::NoRoute {
+            why: "its target cannot be sent upstream",
+        },
+        PassThroughError::Unreachable(_) => Fault::UpstreamUnreachable,
+        // Not an operation, yet nobody knows whether it was received.
+        PassThroughError::Broken(_) => Fault::OutcomeUncertain {
+            status: StatusCode::BAD_GATEWAY,
+        },
+    };
+    problem::fault(&fault, About::default())
+}
+
+/// The answer to a request that was shed unread.
+pub(super) fn overloaded(method: &Method) -> Response<Content> {
+    whole(problem::fault(&Fault::Overloaded, About::default()), method)
+}
+
+fn whole(reply: Reply, method: &Method) -> Response<Content> {
+    reply.into_response(method).map(Either::Left)
 }

@@ -76,7 +76,13 @@ impl Join<'_> {
     /// A twin joins the first. The ticket is taken late, so the record is read once more after it.
     async fn wait_for_first(&self, uncertain: &mut bool) -> Joined {
         let mut ticket = self.dispatcher.waiters.watch(&self.asked.joined);
-        match self.dispatcher.register.read().peek(&self.asked.joined, None).await {
+        match self
+            .dispatcher
+            .register
+            .read()
+            .peek(&self.asked.joined, None)
+            .await
+        {
             Ok(Some(Record::Operation(first))) if !first.state.is_unsettled() => Joined::AskAgain,
             Ok(_) | Err(_) => self.wait(&mut ticket, uncertain).await,
         }
@@ -96,8 +102,7 @@ impl Join<'_> {
                     return Joined::Told(self.teller.refused(&ended.key, &rejection));
                 }
                 State::Completed(completion) => {
-                    let stored =
-                        self.teller.stored(&ended.key, completion, false, Answered::Joined);
+                    let stored = Teller::stored(&ended.key, completion, false, Answered::Joined);
                     return Joined::Told(stored);
                 }
                 State::NotApplied(_) if self.is_of_an_earlier_attempt(&ended) => {}
@@ -123,7 +128,8 @@ impl Join<'_> {
         let key = &ended.key;
         match (ended.attempt, &ended.evidence) {
             (Some(attempt), Some(evidence)) => {
-                self.teller.ended(key, attempt, Some(&ended.state), evidence, Listener::Joiner)
+                self.teller
+                    .ended(key, attempt, Some(&ended.state), evidence, Listener::Joiner)
             }
             (None, _) | (_, None) => self.teller.fault(key, &Fault::OperationInFlight),
         }

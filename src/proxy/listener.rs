@@ -7,7 +7,6 @@
 //! What it does not do: look at requests (`front`).
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +19,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::{Service, ServiceBuilder, ServiceExt as _};
 
-use super::front::{Content, Front};
+use super::front::{self, Content, Front};
 
 /// Longest wait for a request head on an open connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -35,12 +35,23 @@ const HEAD_BYTES: usize = 64 * 1024;
 /// Most connections of one listener.
 const CONNECTIONS: usize = 10_000;
 
+/// Most requests under way on one listener; waiting ones count.
+const REQUESTS: usize = 4_096;
+
 /// Pause after an accept that failed for want of descriptors or memory.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 /// Accepts until `closing`, then lets the open connections finish the requests they are reading or
 /// answering. Resolves when the last one is closed.
 pub async fn serve(listener: TcpListener, front: Front, closing: CancellationToken) {
+    // One for all connections: its clones share the limit. It fails only by shedding.
+    let requests = ServiceBuilder::new()
+        .load_shed()
+        .concurrency_limit(REQUESTS)
+        .service_fn(move |request| {
+            let front = front.clone();
+            async move { Ok::<_, Infallible>(front.answer(request).await) }
+        });
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -61,7 +72,7 @@ pub async fn serve(listener: TcpListener, front: Front, closing: CancellationTok
             tracing::warn!("too many connections: one was closed unread");
             continue;
         };
-        let served = connection(stream, front.clone(), closing.clone());
+        let served = connection(stream, requests.clone(), closing.clone());
         connections.spawn(async move {
             served.await;
             drop(slot);
@@ -71,10 +82,14 @@ pub async fn serve(listener: TcpListener, front: Front, closing: CancellationTok
     connections.wait().await;
 }
 
-async fn connection(stream: TcpStream, front: Front, closing: CancellationToken) {
+async fn connection<S>(stream: TcpStream, requests: S, closing: CancellationToken)
+where
+    S: Service<Request<Incoming>, Response = Response<Content>> + Clone + Send + 'static,
+    S::Future: Send,
+{
     // Small answers leave at once.
     let _refused = stream.set_nodelay(true);
-    let service = service_fn(move |request| answer(front.clone(), request));
+    let service = service_fn(move |request| answer(requests.clone(), request));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -97,9 +112,15 @@ async fn connection(stream: TcpStream, front: Front, closing: CancellationToken)
     }
 }
 
-fn answer(
-    front: Front,
+/// Answers a request; sheds it where too many are under way, before anything of it is read or
+/// recorded.
+async fn answer(
+    service: impl Service<Request<Incoming>, Response = Response<Content>>,
     request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<Content>, Infallible>> + Send {
-    async move { Ok(front.answer(request).await) }
+) -> Result<Response<Content>, Infallible> {
+    let method = request.method().clone();
+    Ok(service
+        .oneshot(request)
+        .await
+        .unwrap_or_else(|_shed| front::overloaded(&method)))
 }

@@ -18,7 +18,7 @@ use crate::config::Protect;
 use crate::dispatch::attempt::{Asked, Dispatcher, Report};
 use crate::dispatch::gateway::Gateway;
 use crate::dispatch::waiters::Ticket;
-use crate::protocol::command::{Admission, Admit, Ruling};
+use crate::protocol::command::{Admission, Ruling};
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::operation::State;
 use crate::protocol::outcome::{Evidence, Unsent};
@@ -30,6 +30,7 @@ use crate::store::StoreError;
 use crate::telemetry::metrics::{Answered, WaitedFor};
 use crate::upstream::{Reserved, UnfitRequest};
 use crate::wire::answer::Listener;
+use crate::wire::identify::Identified;
 use crate::wire::problem::Fault;
 
 /// How often a request whose connection died before its first byte is admitted again.
@@ -42,8 +43,8 @@ pub(super) struct Effect {
     pub(super) gateway: Arc<Gateway>,
     pub(super) protect: Arc<Protect>,
     pub(super) teller: Teller,
-    /// The request, identified; `reserved`, `attempt` and `at` are set for each try.
-    pub(super) admit: Admit,
+    /// What the request is.
+    pub(super) identified: Identified,
 }
 
 /// What of `would_refuse` was seen on the way.
@@ -53,12 +54,12 @@ impl Effect {
     /// Carries the request out.
     pub(super) async fn run(self) -> (Told, Observed) {
         let mut observed = None;
-        let mut ticket = self.dispatcher.waiters.watch(&self.admit.key);
+        let mut ticket = self.dispatcher.waiters.watch(&self.identified.key);
         let mut patience = Patience::default();
         loop {
             let connection = match self.reserve(patience.must_reserve).await {
                 Ok(connection) => connection,
-                Err(fault) => return (self.teller.fault(&self.admit.key, &fault), observed),
+                Err(fault) => return (self.teller.fault(&self.identified.key, &fault), observed),
             };
             let (admission, report) = match self.ask(connection).await {
                 Ok(asked) => asked,
@@ -76,17 +77,30 @@ impl Effect {
                     None
                 }
                 Ruling::Replay { completion, stale } => {
-                    Some(self.teller.stored(&key, &completion, stale, Answered::Replayed))
+                    Some(Teller::stored(&key, &completion, stale, Answered::Replayed))
                 }
-                Ruling::Join { key: joined, attempt, uncertain } => {
+                Ruling::Join {
+                    key: joined,
+                    attempt,
+                    uncertain,
+                } => {
                     if uncertain {
                         self.reconciler.wake(&joined);
                     }
-                    let asked = joining::Asked { own: key, joined, attempt, uncertain };
+                    let asked = joining::Asked {
+                        own: key,
+                        joined,
+                        attempt,
+                        uncertain,
+                    };
                     self.join(&mut ticket, asked).await
                 }
-                Ruling::Wait { predecessor, at_most } => {
-                    self.wait_for(&key, predecessor, at_most, &mut patience).await
+                Ruling::Wait {
+                    predecessor,
+                    at_most,
+                } => {
+                    self.wait_for(&key, predecessor, at_most, &mut patience)
+                        .await
                 }
                 Ruling::Refused(rejection) => Some(self.teller.refused(&key, &rejection)),
             };
@@ -124,7 +138,7 @@ impl Effect {
 
     async fn is_answered_from_record(&self) -> bool {
         let read = self.dispatcher.register.read();
-        match read.peek(&self.admit.key, self.incarnated_by()).await {
+        match read.peek(&self.identified.key, self.incarnated_by()).await {
             Ok(Some(Record::Operation(operation))) => {
                 !matches!(operation.state, State::NotApplied(_))
             }
@@ -137,27 +151,23 @@ impl Effect {
 
     fn incarnated_by(&self) -> Option<&ResourceKey> {
         let presented = self
-            .admit
+            .identified
             .presented
             .as_ref()
-            .filter(|_| self.admit.follows_incarnation)?;
+            .filter(|_| self.identified.follows_incarnation)?;
         Some(&presented.resource)
     }
 
     async fn ask(&self, connection: Option<Reserved>) -> Result<(Admission, Option<Report>), Told> {
-        let key = &self.admit.key;
-        let load = match self.gateway.load(&self.admit.request, &self.protect) {
+        let key = &self.identified.key;
+        let load = match self.gateway.load(&self.identified.request, &self.protect) {
             Ok(load) => load,
             Err(unfit) => return Err(self.unfit(unfit)),
         };
-        let admit = Admit {
-            reserved: connection.is_some(),
-            attempt: self.dispatcher.next_attempt(),
-            at: self.dispatcher.clock.now(),
-            ..self.admit.clone()
-        };
+        let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
+        let admit = self.identified.admit(attempt, at, connection.is_some());
         match self.dispatcher.ask(admit, connection, load).await {
-            Ok(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(report))),
+            Ok(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(*report))),
             // The connection, if any, goes back before anybody waits.
             Ok(Ok(Asked::Ruled(admission, connection))) => {
                 drop(connection);
@@ -174,9 +184,18 @@ impl Effect {
     }
 
     /// What the caller is told after its own attempt.
-    async fn after(&self, key: &OperationKey, report: Option<Report>, ticket: &mut Ticket) -> After {
+    async fn after(
+        &self,
+        key: &OperationKey,
+        report: Option<Report>,
+        ticket: &mut Ticket,
+    ) -> After {
         let (attempt, state, evidence) = match report {
-            Some(Report::Recorded { attempt, state, evidence }) => (attempt, Some(state), evidence),
+            Some(Report::Recorded {
+                attempt,
+                state,
+                evidence,
+            }) => (attempt, Some(state), evidence),
             // The record did not commit in time: whatever the upstream said, it is not certain yet.
             Some(Report::Unrecorded { attempt, evidence }) => (attempt, None, evidence),
             None => return After::Told(self.teller.uncertain(key)),
@@ -186,17 +205,24 @@ impl Effect {
             // Settling begins now.
             self.reconciler.wake(key);
         }
-        let told = self.teller.ended(key, attempt, state.as_ref(), &evidence, Listener::Sender);
+        let told = self
+            .teller
+            .ended(key, attempt, state.as_ref(), &evidence, Listener::Sender);
         match evidence {
             Evidence::NotSent(Unsent::ConnectionLost) if !in_doubt => After::NothingSent(told),
             // The upstream's own ambiguous answer goes to the caller as it is.
             Evidence::Answered { .. } => After::Told(told),
             // A caller whose answer was lost waits for the settlement like a repeat would.
             Evidence::NotSent(_) | Evidence::Interrupted { .. }
-                if in_doubt && self.admit.policy.settle.resend.is_some() =>
+                if in_doubt && self.identified.policy.settle.resend.is_some() =>
             {
                 let (own, joined) = (key.clone(), key.clone());
-                let asked = joining::Asked { own, joined, attempt: None, uncertain: true };
+                let asked = joining::Asked {
+                    own,
+                    joined,
+                    attempt: None,
+                    uncertain: true,
+                };
                 After::Told(self.join(ticket, asked).await.unwrap_or(told))
             }
             Evidence::NotSent(_) | Evidence::Interrupted { .. } => After::Told(told),
@@ -205,7 +231,11 @@ impl Effect {
 
     /// `None`: decide again from the start.
     async fn join(&self, ticket: &mut Ticket, asked: joining::Asked) -> Option<Told> {
-        let join = Join { dispatcher: &self.dispatcher, teller: &self.teller, asked };
+        let join = Join {
+            dispatcher: &self.dispatcher,
+            teller: &self.teller,
+            asked,
+        };
         match join.run(ticket, self.protect.join).await {
             Joined::Told(told) => Some(told),
             Joined::AskAgain => None,
@@ -228,13 +258,17 @@ impl Effect {
         let ended = timeout(Duration::from_millis(left.0), settled).await;
         let waited = clock::boottime().since(begun);
         patience.waited = patience.waited.plus(waited);
-        self.dispatcher.metrics.waited(WaitedFor::Predecessor, waited);
+        self.dispatcher
+            .metrics
+            .waited(WaitedFor::Predecessor, waited);
         match ended {
             Ok(()) => None,
             Err(_elapsed) => {
                 let predecessor = Box::new(predecessor);
-                let rejection =
-                    Rejection::PredecessorUnsettled { predecessor, waiting_may_help: true };
+                let rejection = Rejection::PredecessorUnsettled {
+                    predecessor,
+                    waiting_may_help: true,
+                };
                 Some(self.teller.refused(own, &rejection))
             }
         }
@@ -265,7 +299,8 @@ impl Effect {
     fn unfit(&self, unfit: UnfitRequest) -> Told {
         tracing::warn!(error = %unfit, "nothing was sent: the request does not fit HTTP/1.1");
         let why = "it cannot be put into HTTP/1.1 for this upstream";
-        self.teller.fault(&self.admit.key, &Fault::NoRoute { why })
+        self.teller
+            .fault(&self.identified.key, &Fault::NoRoute { why })
     }
 }
 

@@ -45,32 +45,43 @@ impl Teller {
     /// The rules said no; nothing was sent for this request.
     pub(super) fn refused(&self, key: &OperationKey, rejection: &Rejection) -> Told {
         let reply = problem::refused(rejection, self.about(key));
-        Told { reply, counted: Counted::Rejected(Row::of_rejection(rejection).name()) }
+        Told {
+            reply,
+            counted: Counted::Rejected(Row::of_rejection(rejection).name()),
+        }
     }
 
     /// It could not be carried out.
     pub(super) fn fault(&self, key: &OperationKey, fault: &Fault) -> Told {
         let reply = problem::fault(fault, self.about(key));
-        Told { reply, counted: Counted::Rejected(Row::of_fault(fault).name()) }
+        Told {
+            reply,
+            counted: Counted::Rejected(Row::of_fault(fault).name()),
+        }
     }
 
     /// Nobody knows, and settling goes on.
     pub(super) fn uncertain(&self, key: &OperationKey) -> Told {
         let status = self.uncertain_status;
         let told = self.fault(key, &Fault::OutcomeUncertain { status });
-        Told { counted: Counted::Answered(Answered::Uncertain), ..told }
+        Told {
+            counted: Counted::Answered(Answered::Uncertain),
+            ..told
+        }
     }
 
     /// A stored outcome.
     pub(super) fn stored(
-        &self,
         key: &OperationKey,
         completion: &Completion,
         stale: bool,
         answered: Answered,
     ) -> Told {
         let reply = answer::replay(key, completion, stale);
-        Told { reply, counted: Counted::Answered(answered) }
+        Told {
+            reply,
+            counted: Counted::Answered(answered),
+        }
     }
 
     /// The end of an attempt. `state`: what the record holds; `None` if it could not be recorded.
@@ -105,11 +116,17 @@ impl Teller {
             Listener::Sender => own,
             Listener::Joiner => Answered::Joined,
         };
-        Told { reply, counted: Counted::Answered(answered) }
+        Told {
+            reply,
+            counted: Counted::Answered(answered),
+        }
     }
 
     fn about<'a>(&'a self, key: &'a OperationKey) -> About<'a> {
-        About { operation: Some(key), resource: self.resource.as_ref() }
+        About {
+            operation: Some(key),
+            resource: self.resource.as_ref(),
+        }
     }
 }
 

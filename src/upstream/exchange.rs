@@ -85,21 +85,20 @@ impl Live {
     /// Is it open, at the beginning of an exchange, and without a byte that nobody asked for? Looks at
     /// the kernel, waits for nothing.
     pub(super) fn is_clean(&mut self) -> bool {
-        let Self {
-            sender,
-            connection: Some(connection),
-            meter,
-            ..
-        } = self
-        else {
+        let meter = Arc::clone(&self.meter);
+        meter.looking(|| self.is_at_rest())
+    }
+
+    /// The same, as far as the runtime and hyper have noticed.
+    pub(super) fn is_at_rest(&mut self) -> bool {
+        let Some(connection) = &mut self.connection else {
             return false;
         };
         let mut cx = Context::from_waker(Waker::noop());
-        let ended = meter.looking(|| Pin::new(connection).poll(&mut cx).is_ready());
-        if ended {
+        if Pin::new(connection).poll(&mut cx).is_ready() {
             self.connection = None;
         }
-        !ended && sender.is_ready()
+        self.connection.is_some() && self.sender.is_ready()
     }
 
     /// Sends `outbound` and reads the answer. The meter is armed.

@@ -1,8 +1,8 @@
 //! The effect pool: connections held by one owner at a time.
 //!
 //! What always holds: whoever holds a [`Reserved`] is the only one who can write to its connection;
-//! dropping it puts the connection back if it is clean, and closes it otherwise. A connection is looked
-//! at when it is put back, when it is taken, and again by the gate before the first byte. With fresh
+//! dropping it puts the connection back if its last exchange ended cleanly, and closes it otherwise. A
+//! connection is looked at when it is taken, and again by the gate before the first byte. With fresh
 //! connections, one that carried a request is never put back.
 //!
 //! What it does not do: limit how many connections are open (callers are bounded elsewhere), or send
@@ -138,10 +138,10 @@ impl Pool {
         }
     }
 
-    /// Puts a connection back, or closes it.
+    /// Puts a connection back, or closes it. Whoever takes it looks closer.
     fn put_back(&self, mut live: Box<Live>) {
         let worn = live.used() && self.endpoint.fresh_connections();
-        if worn || !live.is_clean() {
+        if worn || !live.is_at_rest() {
             return;
         }
         let since = clock::boottime();

@@ -13,7 +13,6 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use bytes::Bytes;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 
@@ -105,6 +104,10 @@ fn not_applied(end: &Ended<'_>, listener: Listener) -> Reply {
         Evidence::NotSent(Unsent::ConnectionLost) => {
             problem::fault(&Fault::UpstreamUnreachable, about(end))
         }
+        Evidence::NotSent(Unsent::Unfit) => {
+            let why = "It cannot be put into HTTP/1.1 for this upstream";
+            problem::fault(&Fault::NoRoute { why }, about(end))
+        }
         // Somebody else said so while this attempt was under way: for its caller, asking again is
         // right either way.
         Evidence::Interrupted { .. } => unknown(end),
@@ -173,13 +176,11 @@ fn answered(
         let name = std::str::from_utf8(name).unwrap_or_default();
         answers(name) && keep(name) && (kept || !describes_content(name))
     }));
-    match &answer.body {
-        Some(body) => reply.body = Bytes::clone(body),
-        None => {
-            let not_kept = HeaderValue::from_static("not-kept");
-            reply.headers.insert(BODY, not_kept);
-        }
+    if !kept {
+        let not_kept = HeaderValue::from_static("not-kept");
+        reply.headers.insert(BODY, not_kept);
     }
+    reply.body = answer.body.clone().unwrap_or_default();
     reply.about(key);
     reply
 }

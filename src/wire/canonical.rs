@@ -7,7 +7,7 @@
 //!
 //! | Content-Type (case and parameters ignored) | content counts as |
 //! |---|---|
-//! | `application/json`, `…+json` | its JSON value ([`super::json`]); what is not one JSON text, or repeats a member name, is refused |
+//! | `application/json`, `…+json` | its JSON value (`json.rs` says which texts hold the same); what is not one JSON text, or repeats a member name, is refused |
 //! | `application/x-www-form-urlencoded` | its decoded pairs, names in order, equal names in the order sent; `a` is not `a=` |
 //! | anything else, none, several, or coded content (`Content-Encoding`) | its exact bytes |
 //!

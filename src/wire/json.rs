@@ -38,7 +38,7 @@ pub enum JsonError {
         /// Where.
         at: usize,
     },
-    /// Nested deeper than [`MAX_DEPTH`].
+    /// Nested deeper than 128 levels.
     #[error("the JSON text is nested deeper than 128 levels at byte {at}")]
     TooDeep {
         /// Where.

@@ -15,7 +15,12 @@ pub mod body;
 pub mod canonical;
 pub mod fingerprint;
 pub mod hygiene;
+pub mod identify;
 mod json;
 pub mod keys;
 pub mod problem;
 pub mod reply;
+pub mod route;
+
+#[cfg(test)]
+mod fixtures;

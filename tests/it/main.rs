@@ -16,6 +16,9 @@
 )]
 
 mod architecture;
+mod basics;
+mod crash;
+mod story;
 mod stripe;
 mod support;
 mod workers;

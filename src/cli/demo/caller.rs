@@ -58,11 +58,15 @@ impl Ask {
 
     /// Sends it and reads the whole answer.
     pub(super) async fn send(&self, to: SocketAddr) -> Result<Saw> {
-        tokio::time::timeout(PATIENCE, self.exchange(to)).await.context("no answer in a minute")?
+        tokio::time::timeout(PATIENCE, self.exchange(to))
+            .await
+            .context("no answer in a minute")?
     }
 
     async fn exchange(&self, to: SocketAddr) -> Result<Saw> {
-        let stream = TcpStream::connect(to).await.context("the proxy does not answer")?;
+        let stream = TcpStream::connect(to)
+            .await
+            .context("the proxy does not answer")?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut request = Request::builder()
             .method(&self.method)
@@ -77,7 +81,11 @@ impl Ask {
             let response = sender.send_request(request).await?;
             let (head, body) = response.into_parts();
             let content = body.collect().await?.to_bytes();
-            Ok::<_, anyhow::Error>(Saw { status: head.status, headers: head.headers, content })
+            Ok::<_, anyhow::Error>(Saw {
+                status: head.status,
+                headers: head.headers,
+                content,
+            })
         };
         tokio::select! {
             saw = answered => saw,
@@ -95,7 +103,14 @@ impl Saw {
         let header = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
         let problem = serde_json::from_slice::<serde_json::Value>(&self.content)
             .ok()
-            .and_then(|value| value.get("type")?.as_str()?.rsplit(':').next().map(str::to_owned));
+            .and_then(|value| {
+                value
+                    .get("type")?
+                    .as_str()?
+                    .rsplit(':')
+                    .next()
+                    .map(str::to_owned)
+            });
         let mut words = self.status.as_u16().to_string();
         if let Some(problem) = problem {
             words.push(' ');

@@ -40,10 +40,18 @@ impl Proxy {
             .replace("@health@", &health.to_string())
             .replace("@listen@", &address.to_string())
             .replace("@upstream@", &upstream.to_string());
-        std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
+        std::fs::write(&config, text)
+            .with_context(|| format!("cannot write {}", config.display()))?;
         let log = room.join("fencepost.log");
         let process = launch(&config, &log)?;
-        let mut proxy = Self { config, log, process, address, admin, health };
+        let mut proxy = Self {
+            config,
+            log,
+            process,
+            address,
+            admin,
+            health,
+        };
         proxy.ready().await?;
         Ok(proxy)
     }
@@ -87,19 +95,28 @@ impl Proxy {
                     headers: Vec::new(),
                     content: String::new(),
                 };
-                if probe.send(self.health).await.is_ok_and(|saw| saw.status.is_success()) {
+                if probe
+                    .send(self.health)
+                    .await
+                    .is_ok_and(|saw| saw.status.is_success())
+                {
                     return Ok(());
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(READY, waiting).await.context("the proxy is not ready after 30 s")?
+        tokio::time::timeout(READY, waiting)
+            .await
+            .context("the proxy is not ready after 30 s")?
     }
 }
 
 fn launch(config: &Path, log: &Path) -> Result<Child> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log)?;
     Command::new(program)
         .args(["serve", "--config"])
         .arg(config)

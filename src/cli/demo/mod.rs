@@ -15,10 +15,13 @@ mod provider;
 mod relay;
 mod story;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
+use super::Demo;
+use super::failure::Failure;
 use child::Proxy;
 use provider::Provider;
 use relay::Relay;
@@ -31,16 +34,39 @@ struct Stage {
     proxy: Proxy,
 }
 
-/// Plays all acts and prints the table. `once`: ends then; else serves until interrupted. True if
-/// every count was right.
-pub(super) async fn run(once: bool) -> Result<bool> {
+/// Plays all acts and prints the table; then serves until interrupted, unless told to play once. A
+/// wrong count is a failure.
+pub async fn run(demo: &Demo) -> Result<String, Failure> {
+    if play(demo.once).await? {
+        Ok(String::new())
+    } else {
+        Err(Failure::Wrong(String::new()))
+    }
+}
+
+/// True if every count was right.
+async fn play(once: bool) -> Result<bool> {
     let room = Room::new()?;
-    let provider = Provider::start().await.context("the demo's provider cannot be started")?;
-    let relay = Relay::start(provider.address()).await.context("the demo's network cannot be started")?;
+    let provider = Provider::start()
+        .await
+        .context("the demo's provider cannot be started")?;
+    let relay = Relay::start(provider.address())
+        .await
+        .context("the demo's network cannot be started")?;
     let proxy = Proxy::start(&room.path, relay.address()).await?;
-    println!("A payment provider is at   http://{}  (its ledger: GET /ledger)", provider.address());
-    println!("Fencepost stands before it http://{}  (one process, embedded register)\n", proxy.address());
-    let mut stage = Stage { provider, relay, proxy };
+    println!(
+        "A payment provider is at   http://{}  (its ledger: GET /ledger)",
+        provider.address()
+    );
+    println!(
+        "Fencepost stands before it http://{}  (one process, embedded register)\n",
+        proxy.address()
+    );
+    let mut stage = Stage {
+        provider,
+        relay,
+        proxy,
+    };
     let lines = story::play(&mut stage).await?;
     print!("{}", table(&lines));
     let right = lines.iter().all(Line::is_right);
@@ -56,7 +82,9 @@ pub(super) async fn run(once: bool) -> Result<bool> {
         return Ok(right);
     }
     println!("{}", try_it(&stage));
-    tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")?;
+    tokio::signal::ctrl_c()
+        .await
+        .context("cannot wait for Ctrl-C")?;
     Ok(right)
 }
 
@@ -69,7 +97,8 @@ impl Room {
     fn new() -> Result<Self> {
         let name = format!("fencepost-demo-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self { path })
     }
 }
@@ -81,32 +110,48 @@ impl Drop for Room {
 }
 
 fn table(lines: &[Line]) -> String {
-    let titles = ["what happened", "what the caller saw", "effects at the provider"];
+    let titles = [
+        "what happened",
+        "what the caller saw",
+        "effects at the provider",
+    ];
     let cells: Vec<[String; 3]> = lines
         .iter()
         .map(|line| {
             let mark = if line.is_right() { "" } else { "   <-- WRONG" };
-            [line.what.to_owned(), line.saw.clone(), format!("{}{mark}", line.effects)]
+            [
+                line.what.to_owned(),
+                line.saw.clone(),
+                format!("{}{mark}", line.effects),
+            ]
         })
         .collect();
     let width = |column: usize| {
-        let longest = cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        let longest = cells
+            .iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count());
         let title = titles.get(column).map_or(0, |title| title.len());
         longest.max().unwrap_or(0).max(title)
     };
     let (first, second) = (width(0), width(1));
-    let rule = format!("{}  {}  {}\n", "-".repeat(first), "-".repeat(second), "-".repeat(23));
+    let rule = format!(
+        "{}  {}  {}\n",
+        "-".repeat(first),
+        "-".repeat(second),
+        "-".repeat(23)
+    );
     let mut text = String::new();
     let [a, b, c] = titles;
-    text.push_str(&format!("{a:first$}  {b:second$}  {c}\n"));
+    let _infallible = writeln!(text, "{a:first$}  {b:second$}  {c}");
     text.push_str(&rule);
     let mut act = "";
     for (line, [what, saw, effects]) in lines.iter().zip(&cells) {
         if line.act != act {
             act = line.act;
-            text.push_str(&format!("{act}\n"));
+            let _infallible = writeln!(text, "{act}");
         }
-        text.push_str(&format!("{what:first$}  {saw:second$}  {effects}\n"));
+        let _infallible = writeln!(text, "{what:first$}  {saw:second$}  {effects}");
     }
     text
 }

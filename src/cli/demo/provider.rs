@@ -65,7 +65,11 @@ impl Provider {
         });
         let mut server = JoinSet::new();
         server.spawn(accept(listener, Arc::clone(&books)));
-        Ok(Self { address, books, _server: server })
+        Ok(Self {
+            address,
+            books,
+            _server: server,
+        })
     }
 
     /// Where it listens.
@@ -112,7 +116,9 @@ async fn accept(listener: TcpListener, books: Arc<Books>) {
         let books = Arc::clone(&books);
         connections.spawn(async move {
             let service = service_fn(move |request| serve(Arc::clone(&books), request));
-            let _hung_up = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let _hung_up = http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }
@@ -130,7 +136,10 @@ async fn serve(
     };
     let content = String::from_utf8_lossy(&content.to_bytes()).into_owned();
     let what = format!("{} {}", head.method, head.uri.path());
-    let key = head.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+    let key = head
+        .headers
+        .get("idempotency-key")
+        .and_then(|key| key.to_str().ok());
     let answer = books.enter(&what, &content, key);
     let mut answering = books.answering.subscribe();
     let _still_there = answering.wait_for(|answering| *answering).await;
@@ -145,7 +154,10 @@ impl Books {
         if let Some(known) = key.and_then(|key| ledger.by_key.get(key)) {
             return known.clone();
         }
-        ledger.lines.push(Entry { what: what.to_owned(), content: content.to_owned() });
+        ledger.lines.push(Entry {
+            what: what.to_owned(),
+            content: content.to_owned(),
+        });
         let number = ledger.lines.len();
         let answer = serde_json::json!({ "effect": number, "of": what }).to_string();
         let answer = Bytes::from(answer);
@@ -153,7 +165,8 @@ impl Books {
             ledger.by_key.insert(key.to_owned(), answer.clone());
         }
         drop(ledger);
-        self.changed.send_modify(|count| *count = count.saturating_add(1));
+        self.changed
+            .send_modify(|count| *count = count.saturating_add(1));
         answer
     }
 
@@ -172,6 +185,8 @@ fn reply(status: StatusCode, content: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(content));
     *response.status_mut() = status;
     let json = http::HeaderValue::from_static("application/json");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, json);
     response
 }

@@ -30,7 +30,12 @@ impl Relay {
         let (holding, held) = watch::channel(0);
         let mut server = JoinSet::new();
         server.spawn(accept(listener, to, flowing.clone(), holding));
-        Ok(Self { address, flowing, held, _server: server })
+        Ok(Self {
+            address,
+            flowing,
+            held,
+            _server: server,
+        })
     }
 
     /// Where it listens.
@@ -62,10 +67,17 @@ async fn accept(
 ) {
     let mut links = JoinSet::new();
     while let Ok((near, _)) = listener.accept().await {
-        let Ok(far) = TcpStream::connect(to).await else { continue };
+        let Ok(far) = TcpStream::connect(to).await else {
+            continue;
+        };
         let (near_read, near_write) = near.into_split();
         let (far_read, far_write) = far.into_split();
-        links.spawn(carry(near_read, far_write, flowing.subscribe(), holding.clone()));
+        links.spawn(carry(
+            near_read,
+            far_write,
+            flowing.subscribe(),
+            holding.clone(),
+        ));
         links.spawn(carry_back(far_read, near_write));
     }
 }
@@ -79,9 +91,11 @@ async fn carry(
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         holding.send_modify(|held| *held = held.saturating_add(1));
-        let _still_there = flowing.wait_for(|flowing| *flowing).await;
+        let _still_there = flowing.wait_for(|flowing| *flowing).await.map(drop);
         holding.send_modify(|held| *held = held.saturating_sub(1));
-        let Some(bytes) = buffer.get(..count) else { return };
+        let Some(bytes) = buffer.get(..count) else {
+            return;
+        };
         if to.write_all(bytes).await.is_err() {
             return;
         }

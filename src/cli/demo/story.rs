@@ -5,6 +5,8 @@
 //!
 //! What it does not do: sleep for luck. It waits for what it needs to have happened.
 
+use std::fmt::Write as _;
+
 use anyhow::{Context as _, Result};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -42,16 +44,33 @@ pub(super) async fn play(stage: &mut Stage) -> Result<Vec<Line>> {
 const STALE: &str = "1. Alice holds generation 107 and is paused; Bob takes over with 108";
 const LOST: &str = "2. Bob loses his answer";
 const HELD: &str = "3. Alice's request is admitted, then held up in the network; Bob takes over";
-const KILLED: &str = "4. The proxy is killed after the provider applied a charge, before it answered";
+const KILLED: &str =
+    "4. The proxy is killed after the provider applied a charge, before it answered";
 
 async fn stale_worker(stage: &Stage, lines: &mut Vec<Line>) -> Result<()> {
     let proxy = stage.proxy.address();
     // Alice has read her input and composed her request; then she is paused.
     let alice = Ask::publish(42, 107, "generation-107.pdf");
-    let bob = Ask::publish(42, 108, "generation-108.pdf").send(proxy).await?;
-    lines.push(line(stage, STALE, "Bob (108) publishes", &bob, 200, ("/accounts/42/", 1)));
+    let bob = Ask::publish(42, 108, "generation-108.pdf")
+        .send(proxy)
+        .await?;
+    lines.push(line(
+        stage,
+        STALE,
+        "Bob (108) publishes",
+        &bob,
+        200,
+        ("/accounts/42/", 1),
+    ));
     let alice = alice.send(proxy).await?;
-    lines.push(line(stage, STALE, "Alice (107) wakes up and publishes", &alice, 412, ("/accounts/42/", 1)));
+    lines.push(line(
+        stage,
+        STALE,
+        "Alice (107) wakes up and publishes",
+        &alice,
+        412,
+        ("/accounts/42/", 1),
+    ));
     Ok(())
 }
 
@@ -60,21 +79,42 @@ async fn lost_answer(stage: &Stage, lines: &mut Vec<Line>) -> Result<()> {
     let bob = Ask::publish(43, 108, "generation-108.pdf");
     send_and_hang_up(stage, &bob, proxy).await?;
     let retried = bob.send(proxy).await?;
-    lines.push(line(stage, LOST, "Bob (108) asks again", &retried, 200, ("/accounts/43/", 1)));
-    let changed = Ask::publish(43, 108, "something-else.pdf").send(proxy).await?;
-    lines.push(line(stage, LOST, "another payload under that identity", &changed, 422, ("/accounts/43/", 1)));
+    lines.push(line(
+        stage,
+        LOST,
+        "Bob (108) asks again",
+        &retried,
+        200,
+        ("/accounts/43/", 1),
+    ));
+    let changed = Ask::publish(43, 108, "something-else.pdf")
+        .send(proxy)
+        .await?;
+    lines.push(line(
+        stage,
+        LOST,
+        "another payload under that identity",
+        &changed,
+        422,
+        ("/accounts/43/", 1),
+    ));
     Ok(())
 }
 
 /// The provider has the effect; the caller is gone before it hears of it.
 async fn send_and_hang_up(stage: &Stage, ask: &Ask, proxy: std::net::SocketAddr) -> Result<()> {
-    let mut stream = TcpStream::connect(proxy).await.context("the proxy does not answer")?;
+    let mut stream = TcpStream::connect(proxy)
+        .await
+        .context("the proxy does not answer")?;
     let mut head = format!("{} {} HTTP/1.1\r\nhost: {proxy}\r\n", ask.method, ask.path);
     for (name, value) in &ask.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        let _infallible = write!(head, "{name}: {value}\r\n");
     }
     let length = ask.content.len();
-    head.push_str(&format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n"));
+    let _infallible = write!(
+        head,
+        "content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(ask.content.as_bytes()).await?;
     stage.provider.accepted(&ask.path).await;
@@ -103,9 +143,25 @@ async fn held_up_in_the_network(stage: &mut Stage, lines: &mut Vec<Line>) -> Res
     let alice = only(alice).await?;
     let bob = only(bob).await?;
     let order: Vec<_> = stage.provider.effects("/accounts/44/");
-    let last_is_bobs = order.last().is_some_and(|entry| entry.content.contains("generation-108"));
-    lines.push(line(stage, HELD, "Alice (107), once it arrives", &alice, 200, ("generation-107.pdf", 1)));
-    let mut last = line(stage, HELD, "Bob (108), after her: his stands", &bob, 200, ("/accounts/44/", 2));
+    let last_is_bobs = order
+        .last()
+        .is_some_and(|entry| entry.content.contains("generation-108"));
+    lines.push(line(
+        stage,
+        HELD,
+        "Alice (107), once it arrives",
+        &alice,
+        200,
+        ("generation-107.pdf", 1),
+    ));
+    let mut last = line(
+        stage,
+        HELD,
+        "Bob (108), after her: his stands",
+        &bob,
+        200,
+        ("/accounts/44/", 2),
+    );
     last.expected &= last_is_bobs;
     lines.push(last);
     Ok(())
@@ -124,7 +180,12 @@ async fn killed_in_mid_call(stage: &mut Stage, lines: &mut Vec<Line>) -> Result<
     lines.push(Line {
         act: KILLED,
         what: "the first caller",
-        saw: if hung_up { "its connection broke" } else { "an answer" }.to_owned(),
+        saw: if hung_up {
+            "its connection broke"
+        } else {
+            "an answer"
+        }
+        .to_owned(),
         effects: stage.provider.effects("order-4711").len(),
         expected_effects: 1,
         expected: hung_up,
@@ -133,15 +194,24 @@ async fn killed_in_mid_call(stage: &mut Stage, lines: &mut Vec<Line>) -> Result<
     stage.proxy.restart().await?;
     let again = charge.send(proxy).await?;
     let settled_by_key = stage.provider.heads() > heads;
-    let mut line =
-        line(stage, KILLED, "after the restart it asks again", &again, 200, ("order-4711", 1));
+    let mut line = line(
+        stage,
+        KILLED,
+        "after the restart it asks again",
+        &again,
+        200,
+        ("order-4711", 1),
+    );
     line.expected &= settled_by_key;
     lines.push(line);
     Ok(())
 }
 
 async fn only(mut task: tokio::task::JoinSet<Result<Saw>>) -> Result<Saw> {
-    task.join_next().await.context("nobody asked")?.context("a caller died")?
+    task.join_next()
+        .await
+        .context("nobody asked")?
+        .context("a caller died")?
 }
 
 fn line(

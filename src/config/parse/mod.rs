@@ -130,6 +130,7 @@ fn admin(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<Admin> {
         operators: Vec::new(),
     };
     let Some(field) = fields.take("admin") else {
+        taken.claim_default("admin", DEFAULT_ADMIN, fields.own());
         return Some(default);
     };
     if is_none(&field) {
@@ -176,6 +177,7 @@ fn operators(field: &Field<'_>) -> Vec<(String, Secret)> {
 
 fn health(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<SocketAddr> {
     let Some(field) = fields.take("health") else {
+        taken.claim_default("health", DEFAULT_HEALTH, fields.own());
         return Some(DEFAULT_HEALTH);
     };
     if is_none(&field) {
@@ -270,6 +272,20 @@ impl Taken {
             field.error(format!("`{other}` listens there already"));
         }
         self.addresses.push((address, field.path().to_owned()));
+    }
+
+    /// For a listener that is there although the file does not mention it.
+    fn claim_default(&mut self, name: &'static str, address: SocketAddr, own: &Field<'_>) {
+        let other = self
+            .addresses
+            .iter()
+            .find(|(other, _)| collide(*other, address));
+        if let Some((_, other)) = other {
+            own.error(format!(
+                "`{other}` is the default address of `{name}`: give it another, or write `{name}: none`"
+            ));
+        }
+        self.addresses.push((address, name.to_owned()));
     }
 
     fn claim_id(&mut self, id: &str, field: &Field<'_>) {

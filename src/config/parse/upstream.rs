@@ -13,6 +13,7 @@ use http::Uri;
 use super::effect::{self, Context};
 use super::{NAME, Taken, address, answers, is_name, path, value};
 use crate::config::field::{Field, Fields};
+use crate::config::problems::Place;
 use crate::config::profile::{self, Profile};
 use crate::config::scalar::{self, DURATION};
 use crate::config::settings::{Action, EffectRule, KeyRule, Limits, TlsFiles, Unlisted, Upstream};
@@ -43,13 +44,13 @@ pub(super) fn upstream(
     let profile = profile_of(field);
     let mut table = AnswerTable::contract();
     let Some(profile) = profile else {
-        return merged(name, field, table, limits, taken);
+        return merged(name, field, &table, limits, taken);
     };
     if let Some(answers) = &profile.answers {
         table = answers::layer(&table, Some(&field.with_node(answers)));
     }
     let node = profile::overlay(field.node(), &profile.upstream);
-    merged(name, &field.with_node(&node), table, limits, taken)
+    merged(name, &field.with_node(&node), &table, limits, taken)
 }
 
 fn profile_of(field: &Field<'_>) -> Option<Profile> {
@@ -69,12 +70,12 @@ fn profile_of(field: &Field<'_>) -> Option<Profile> {
 fn merged(
     name: &str,
     field: &Field<'_>,
-    base: AnswerTable,
+    base: &AnswerTable,
     limits: Limits,
     taken: &mut Taken,
 ) -> Option<Upstream> {
     let mut fields = field.map()?;
-    let _ = fields.take("profile");
+    let profile = fields.take("profile").map(|field| field.at());
     fields.or("mode", (), |field| {
         field.choice_or_later(&[("enforce", ())], &["observe"])
     });
@@ -88,13 +89,15 @@ fn merged(
     let context = Context {
         capability,
         key,
-        answers: answers::layer(&base, fields.take("answers").as_ref()),
+        answers: answers::layer(base, fields.take("answers").as_ref()),
         timeouts: timeouts(&mut fields),
         limits,
     };
-    let effects = effects(&mut fields, &context);
+    let effects = effects(&mut fields, &context, profile);
     let unlisted = unlisted(&mut fields, &context);
-    warn_of_promise(field, &effects, &unlisted, &context);
+    if let Some(effects) = &effects {
+        warn_of_promise(field, effects, &unlisted, &context);
+    }
     let accept_close_framed = fields.or("accept_close_framed", false, Field::boolean);
     let fresh_connections = fresh_connections(&mut fields, capability);
     fields.finish();
@@ -106,7 +109,7 @@ fn merged(
         tls,
         capability,
         key: context.key,
-        effects,
+        effects: effects?,
         unlisted,
         timeouts: context.timeouts,
         accept_close_framed,
@@ -281,32 +284,36 @@ fn timeouts(fields: &mut Fields<'_>) -> Timeouts {
     timeouts
 }
 
-fn effects(fields: &mut Fields<'_>, context: &Context) -> Vec<EffectRule> {
+/// Reads all effects; `None` if one of them could not be read.
+fn effects(
+    fields: &mut Fields<'_>,
+    context: &Context,
+    profile: Option<Place>,
+) -> Option<Vec<EffectRule>> {
     let items = fields
         .take("effects")
         .and_then(|field| field.list())
         .unwrap_or_default();
     let mut effects: Vec<EffectRule> = Vec::new();
-    let mut places = Vec::new();
+    let mut all = true;
     for item in items {
         let Some(rule) = effect::effect(&item, context) else {
+            all = false;
             continue;
         };
-        // What a profile brings may be overruled by an effect before it.
-        let hidden = effects.iter().zip(&places).any(|(earlier, place)| {
-            earlier.methods == rule.methods && earlier.path == rule.path && *place != item.at()
-        });
-        let from_profile = places.last().is_some_and(|last| item.at() < *last);
-        if hidden && !from_profile {
+        let same = |earlier: &EffectRule| {
+            earlier.methods == rule.methods && earlier.path.as_str() == rule.path.as_str()
+        };
+        // An effect of the profile may be overruled by one before it.
+        if effects.iter().any(same) && Some(item.at()) != profile {
             item.error(format!(
-                "`{}` is listed already; only the first one counts",
+                "`{}` is listed already, and only the first counts",
                 rule.name
             ));
         }
-        places.push(item.at());
         effects.push(rule);
     }
-    effects
+    all.then_some(effects)
 }
 
 fn unlisted(fields: &mut Fields<'_>, context: &Context) -> Unlisted {

@@ -5,6 +5,7 @@ use crate::protocol::outcome::{AnswerClass, Interruption, Phase, Verdict};
 use crate::protocol::time::{BootId, BootInstant, Moment};
 use crate::wire::reply::fixtures::operation;
 use crate::wire::reply::{OPERATION, SOURCE};
+use bytes::Bytes;
 use http::Method;
 use http_body::Body;
 

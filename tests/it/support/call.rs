@@ -143,10 +143,39 @@ impl InFlight {
         until("an answer begins", || self.is_answered());
     }
 
+    /// Closes the connection and waits until the other side has noticed and closed it as well.
+    pub fn hang_up_and_be_missed(self) {
+        let own = self.stream.local_addr().unwrap().port();
+        let other = self.stream.peer_addr().unwrap().port();
+        self.hang_up();
+        until("the other side notices that the caller is gone", || {
+            !is_held_open(other, own)
+        });
+    }
+
     /// Closes the connection in the caller's way: at once, without reading.
     pub fn hang_up(self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
+}
+
+/// Does the process at `port` still hold its end of the connection from `from`? By the kernel's own
+/// table, on loopback.
+fn is_held_open(port: u16, from: u16) -> bool {
+    let (port, from) = (
+        format!("0100007F:{port:04X}"),
+        format!("0100007F:{from:04X}"),
+    );
+    // ESTABLISHED and CLOSE_WAIT: nobody has closed that end.
+    std::fs::read_to_string("/proc/net/tcp")
+        .unwrap()
+        .lines()
+        .any(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            words
+                .get(1..4)
+                .is_some_and(|it| it[0] == port && it[1] == from && matches!(it[2], "01" | "08"))
+        })
 }
 
 impl Answer {

@@ -46,13 +46,27 @@ impl Proxy {
 
     /// Asks it to end in order (SIGTERM) and waits until it has.
     pub fn stop(&mut self) -> ExitStatus {
-        self.signal(Signal::TERM);
+        self.begin_to_stop();
         self.ended()
+    }
+
+    /// Asks it to end in order (SIGTERM) and does not wait.
+    pub fn begin_to_stop(&self) {
+        self.signal(Signal::TERM);
     }
 
     /// Freezes every thread of it, until `thaw`.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
+    }
+
+    /// Waits until it stands still, because it froze itself at a failpoint for example.
+    pub fn until_frozen(&self) {
+        let stat = format!("/proc/{}/stat", self.child.id());
+        until("the proxy is frozen", || {
+            let text = std::fs::read_to_string(&stat).unwrap();
+            text.rsplit(") ").next().unwrap().starts_with('T')
+        });
     }
 
     /// Lets it go on.
@@ -76,6 +90,18 @@ impl Proxy {
         assert!(self.child.try_wait().unwrap().is_some(), "still running");
         self.child = spawn(&self.setup, failpoint);
         self.until_ready();
+    }
+
+    /// The same, for a failpoint that it may already reach while it starts. `false`: it did.
+    pub fn starts_again_dying_at(&mut self, failpoint: &str) -> bool {
+        assert!(self.child.try_wait().unwrap().is_some(), "still running");
+        self.child = spawn(&self.setup, Some(failpoint));
+        self.becomes_ready().is_ok()
+    }
+
+    /// Has it ended? How?
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Where workers send to.
@@ -147,16 +173,24 @@ impl Proxy {
     }
 
     fn until_ready(&mut self) {
+        if let Err(status) = self.becomes_ready() {
+            panic!("the proxy ended at its start: {status}");
+        }
+    }
+
+    /// Waits until it is ready or has ended.
+    fn becomes_ready(&mut self) -> Result<(), ExitStatus> {
         let Self { setup, child } = self;
-        until("the proxy is ready", || {
+        eventually("the proxy is ready", || {
             if let Some(status) = child.try_wait().unwrap() {
-                panic!("the proxy ended at its start: {status}");
+                return Some(Err(status));
             }
-            TcpStream::connect(setup.health).is_ok()
+            let is_ready = TcpStream::connect(setup.health).is_ok()
                 && Call::new(setup.health, "GET", "/readyz")
                     .attempt()
-                    .is_ok_and(|answer| answer.status == 200)
-        });
+                    .is_ok_and(|answer| answer.status == 200);
+            is_ready.then_some(Ok(()))
+        })
     }
 }
 

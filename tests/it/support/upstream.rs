@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
+use super::gate::until;
 use super::http::{Head, Reader};
 use super::script::{Ending, Script, json_answer};
 
@@ -61,7 +62,12 @@ struct Log {
 impl Upstream {
     /// Starts one on a port of its own.
     pub fn start(keys: Keys) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), keys)
+    }
+
+    /// Starts one at a given address, with an empty ledger.
+    pub fn start_at(address: SocketAddr, keys: Keys) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             keys,
@@ -75,7 +81,9 @@ impl Upstream {
                     return;
                 }
                 let serving = Arc::clone(&serving);
-                thread::spawn(move || serving.connection(&stream));
+                // Known before the next one is accepted.
+                let number = serving.opened(&stream);
+                thread::spawn(move || serving.connection(&stream, number));
             }
         });
         Self { shared, address }
@@ -111,6 +119,17 @@ impl Upstream {
         self.log().connections
     }
 
+    /// Returns when every connection made before this call is over: nothing of a sender that is dead
+    /// can arrive any more.
+    pub fn until_quiet(&self) {
+        // Connections are accepted in their order.
+        let last = TcpStream::connect(self.address).unwrap();
+        drop(last);
+        until("every connection to the upstream is over", || {
+            self.log().open.is_empty()
+        });
+    }
+
     /// Every byte that ever arrived, on all connections, as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.log().bytes).into_owned()
@@ -137,14 +156,15 @@ impl Shared {
         self.log.lock().unwrap()
     }
 
-    fn connection(&self, stream: &TcpStream) {
-        let number = {
-            let mut log = self.log();
-            log.connections += 1;
-            let number = log.connections;
-            log.open.insert(number, stream.try_clone().unwrap());
-            number
-        };
+    fn opened(&self, stream: &TcpStream) -> usize {
+        let mut log = self.log();
+        log.connections += 1;
+        let number = log.connections;
+        log.open.insert(number, stream.try_clone().unwrap());
+        number
+    }
+
+    fn connection(&self, stream: &TcpStream, number: usize) {
         let ending = self.requests(stream).unwrap_or(Ending::Close);
         // The other handle goes first: the one that is closed last is the one that resets.
         self.log().open.remove(&number);

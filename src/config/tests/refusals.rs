@@ -1,0 +1,249 @@
+//! What is refused, each at its place: one line a case, `line:column => words of the message => YAML`
+//! (`\n` is a line end). The YAML stands in a file, in an upstream from line 6, or in an effect
+//! `PUT /x/{id}` of an idempotent upstream from line 10; its columns are the file's.
+
+use super::{effect, refused, refused_at, upstream};
+use crate::config::Severity;
+
+/// All cases of a table are tried; the misses are shown together.
+fn all_refused(table: &str, file: impl Fn(&str) -> String) {
+    let mut missed = String::new();
+    let mut tried = 0;
+    for case in table.lines().filter(|line| !line.is_empty()) {
+        let mut parts = case.splitn(3, " => ");
+        let (place, words) = (parts.next().unwrap(), parts.next().unwrap());
+        let text = file(&parts.next().unwrap().replace("\\n", "\n"));
+        let problems = refused(&text);
+        let hit = problems.list().iter().any(|problem| {
+            problem.severity == Severity::Error
+                && format!("{}:{}", problem.line, problem.column) == place
+                && problem.message.contains(words)
+        });
+        if !hit {
+            missed = format!("{missed}{case}\n{problems}\n\n");
+        }
+        tried += 1;
+    }
+    assert!(missed.is_empty(), "{missed}");
+    assert!(tried > 0);
+}
+
+fn whole(text: &str) -> String {
+    text.to_owned()
+}
+
+const UNKNOWN_IN_FILE: &str = r"
+2:1 => is not a known field => version: 1\nupstream: {}
+2:10 => is not a known field => version: 1\nadmin: { adress: x }
+2:11 => is not a known field => version: 1\nhealth: { port: 1 }
+2:11 => is not a known field => version: 1\nlimits: { bodies: 1 }
+2:13 => is not a known field => version: 1\nregister: { sqlite: x }
+2:25 => is not a known field => version: 1\nregister: { embedded: { dir: x } }
+";
+
+const UNKNOWN_IN_UPSTREAM: &str = r"
+6:5 => is not a known field =>     bogus: 1
+6:12 => is not a known field =>     tls: { cert: x }
+6:12 => is not a known field =>     key: { place: x }
+6:17 => is not a known field =>     timeouts: { read: 1s }
+6:16 => is not a known field =>     answers: { maybe: [200] }
+";
+
+const UNKNOWN_IN_EFFECT: &str = r"
+10:9 => is not a known field =>         bogus: 1
+10:28 => is not a known field =>         once: { header: K, need: true }
+10:51 => is not a known field =>         fence: { resource: x, token: { header: T, kind: y } }
+10:31 => is not a known field =>         fence: { resource: x, owner: y }
+10:21 => is not a known field =>         settle: [ { wait: 1s } ]
+10:35 => is not a known field =>         settle: [ { send_again: { times: 1 } } ]
+10:46 => is not a known field =>         settle: [ { send_again: { backoff: { x: 1s } } } ]
+10:19 => is not a known field =>         limits: { head: 1 }
+10:17 => is not a known field =>         pass: { x: 1 }
+11:9 => is not a known field =>         pass: {}\n        join: 1s
+";
+
+#[test]
+fn unknown_fields_are_refused_at_every_level() {
+    all_refused(UNKNOWN_IN_FILE, whole);
+    all_refused(UNKNOWN_IN_UPSTREAM, upstream);
+    all_refused(UNKNOWN_IN_EFFECT, effect);
+}
+
+const MEANINGLESS_IN_FILE: &str = r#"
+2:9 => is not a name => version: 1\ntenant: a/b\nupstreams: {}
+1:1 => `version` is missing => 
+2:12 => names no upstream => version: 1\nupstreams: {}
+2:12 => expected fields => version: 1\nupstreams: 3
+1:1 => expected fields => []
+2:8 => is not a duration => version: 1\ndrain: 1 hour ago
+2:19 => is not an address => version: 1\nadmin: { address: localhost }
+2:28 => is not a size => version: 1\nlimits: { buffered_bodies: lots }
+3:34 => is not a URL => version: 1\nupstreams:\n  a: { listen: 127.0.0.1:1, url: "api.stripe.com" }
+3:34 => credentials => version: 1\nupstreams:\n  a: { listen: 127.0.0.1:1, url: "https://u:p@x" }
+3:34 => a path or a query => version: 1\nupstreams:\n  a: { listen: 127.0.0.1:1, url: "https://x/v1" }
+"#;
+
+const MEANINGLESS_IN_UPSTREAM: &str = r#"
+6:14 => is not one of =>     profile: stripe
+6:18 => is not one of =>     capability: [idempotnt]
+6:18 => nothing else =>     capability: [opaque, conditional]
+6:20 => belongs to one connection =>     key: { header: Connection }
+6:20 => is not the name of a header =>     key: { header: "a b" }
+6:26 => is not a status =>     answers: { applied: [199] }
+6:42 => already =>     answers: { applied: [200], refused: ["200-201"] }
+6:15 => is not one of =>     unlisted: allow
+6:26 => is not one of true | false =>     accept_close_framed: yes
+6:22 => is not a method and a path =>     effects: [ { on: /x } ]
+6:22 => is not a method in capitals =>     effects: [ { on: post /x } ]
+6:31 => whole segment =>     effects: [ { on: "POST /x/{" } ]
+6:16 => `on` is missing =>     effects: [ { once: x } ]
+"#;
+
+const MEANINGLESS_IN_EFFECT: &str = r"
+10:23 => is not a JSON pointer =>         once: { json: a/b }
+10:15 => one of header, json, form, query, path =>         once: {}
+10:35 => from one place =>         once: { header: A, query: b }
+10:27 => is not a status from 400 =>         uncertain_status: 200
+10:45 => is not a number =>         settle: [ { send_again: { attempts: 0 } } ]
+10:15 => secrets only =>         join: ${env:JOIN}
+10:13 => has no value =>         join:
+10:15 => a single value =>         join: [1s]
+";
+
+#[test]
+fn values_that_mean_nothing_are_refused_where_they_stand() {
+    all_refused(MEANINGLESS_IN_FILE, whole);
+    all_refused(MEANINGLESS_IN_UPSTREAM, upstream);
+    all_refused(MEANINGLESS_IN_EFFECT, effect);
+}
+
+const RULES_IN_UPSTREAM: &str = r"
+6:16 => `upstreams.a.listen` listens there already =>   b: { listen: 127.0.0.1:15001, url: http://x }
+6:48 => has the id `a` already =>   b: { listen: 127.0.0.1:2, url: http://x, id: a }
+6:19 => listens there already => admin: { address: 127.0.0.1:15001 }
+6:19 => listens there already => admin: { address: 0.0.0.0:15001, operators: { a: x } }
+6:19 => needs no `operators` => admin: { address: 0.0.0.0:1 }
+6:35 => nobody could tell them apart => admin: { operators: { a: same, b: same } }
+6:8 => does not cover the longest response timeout, 30s => drain: 10s
+6:10 => no TLS towards an `http` URL =>     tls: { ca: x }
+6:10 => come together =>     tls: { client_cert: x }
+4:5 => needs a `key` =>     capability: [idempotent]
+6:10 => only where it is honoured =>     key: { header: K }
+6:18 => fresh connection =>     connections: reuse
+7:32 => 36 characters =>     capability: [idempotent]\n    key: { header: K, longest: 35 }
+6:33 => listed already =>     effects: [ { on: POST /x }, { on: POST /x } ]
+6:54 => capability `idempotent` =>     effects: [ { on: PUT /x, settle: [ { send_again: {} } ] } ]
+";
+
+const RULES_IN_EFFECT: &str = r#"
+10:15 => no parameter `{nope}` =>         once: "a:{path.nope}"
+10:15 => under a `fence` only =>         once: "a:{path.id}:{token.generation}"
+10:15 => under a `fence` only =>         once: "{resource.incarnation}:{path.id}"
+10:15 => says nothing about the request =>         once: always
+10:15 => from itself =>         once: "{operation.id}"
+10:37 => only a header may be lacking =>         once: { path: id, required: false }
+10:16 => `resource` is missing =>         fence: {}
+10:28 => cannot depend on the token =>         fence: { resource: "{token}" }
+10:51 => capability `conditional` =>         fence: { resource: x, if_older_unsettled: send }
+10:64 => cannot be `free` =>         fence: { resource: x, per_generation: numbered, order: free }
+10:25 => more than all buffered bodies =>         limits: { body: 1GiB }
+11:33 => keep_request: never =>         keep_request: never\n        settle: [ { send_again: {} } ]
+10:44 => shorter than =>         settle: [ { send_again: { backoff: { from: 2s, to: 1s } } } ]
+"#;
+
+#[test]
+fn rules_between_fields_hold() {
+    all_refused(RULES_IN_UPSTREAM, upstream);
+    all_refused(RULES_IN_EFFECT, effect);
+}
+
+#[test]
+fn what_a_later_version_brings_is_refused_by_name() {
+    for text in [
+        "version: 1\nmode: observe\n".to_owned(),
+        "version: 1\nworker: { address: 127.0.0.1:1 }\n".to_owned(),
+        "version: 1\nregister: { postgres: { url: x } }\n".to_owned(),
+        "version: 1\nregister: { remember: { answers: 7d } }\n".to_owned(),
+        "version: 1\nregister: { encryption: { keys: [] } }\n".to_owned(),
+        "version: 1\nregister: { if_down: forward-with-key }\n".to_owned(),
+        upstream("    hosts: [x]\n"),
+        upstream("    mode: observe\n"),
+        upstream("    capability: [query]\n"),
+        upstream("    principal: [ { header: X-Account } ]\n"),
+        effect("        means: [ { json: /a } ]\n"),
+        effect("        mode: observe\n"),
+        effect("        fence: { resource: x, require: current }\n"),
+        effect("        settle: [ { look_up: { get: /x } } ]\n"),
+    ] {
+        let problems = refused(&text);
+        let shown = problems.to_string();
+        assert!(
+            shown.contains("is not supported by this version"),
+            "{text}\n{shown}"
+        );
+    }
+    refused_at(
+        &upstream("    answers: { applied: \"response.status == 200\" }\n"),
+        6,
+        25,
+        "CEL",
+    );
+}
+
+#[test]
+fn a_default_listener_collides_as_well() {
+    let text = upstream("").replace("15001", "15020");
+    refused_at(&text, 1, 1, "is the default address of `health`");
+    super::good(&format!("{text}health: none\n"));
+}
+
+#[test]
+fn a_listener_for_others_must_say_that_it_has_no_principal() {
+    let text = upstream("").replace("127.0.0.1:15001", "0.0.0.0:15001");
+    refused_at(&text, 4, 13, "principal: none");
+    super::good(&format!("{text}    principal: none\n"));
+}
+
+#[test]
+fn all_mistakes_in_one_file_are_listed_with_their_places() {
+    let text = "\
+version: 2
+upstreams:
+  stripe:
+    lisen: 127.0.0.1:15001
+    url: ftp://api.stripe.com
+    timeouts: { response: soon }
+    effects:
+      - on: POST /v1/charges
+        once: \"charge:{size(body)}\"
+";
+    let problems = refused(text);
+    let shown = problems.to_string();
+    let places: Vec<(usize, usize, &str)> = problems
+        .list()
+        .iter()
+        .filter(|problem| problem.severity == Severity::Error)
+        .map(|problem| (problem.line, problem.column, problem.path.as_str()))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            (1, 10, "version"),
+            (4, 5, "upstreams.stripe"),
+            (4, 5, "upstreams.stripe.lisen"),
+            (5, 10, "upstreams.stripe.url"),
+            (6, 27, "upstreams.stripe.timeouts.response"),
+            (9, 23, "upstreams.stripe.effects[0].once"),
+        ],
+        "{shown}"
+    );
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(
+        lines[1],
+        "test.yaml:1:10: version: `2` is not 1, the version that this program reads"
+    );
+    assert_eq!(
+        lines[4],
+        "test.yaml:4:5: upstreams.stripe.lisen: is not a known field; did you mean `listen`?"
+    );
+}

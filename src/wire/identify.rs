@@ -1,0 +1,396 @@
+//! From a request to the question that is put to the register.
+//!
+//! What always holds: identity, resource, token and fingerprint come from the request and the rule
+//! alone. A value that cannot be had refuses the request and names the field; nothing weaker takes
+//! its place. A token, sequence or acquisition is the exact text of one field: doubled, empty or
+//! unreadable ones are malformed, never absent. The bytes kept are the caller's but for what hygiene
+//! holds back, and what the canonical form sees are the caller's own.
+//!
+//! What it does not do: decide (`protocol`), hash principals (a later version), or make ids at
+//! random: where a caller names no operation and need not, its first attempt's id stands in, which is
+//! unique for ever.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{IF_MATCH, IF_NONE_MATCH};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::canonical::{Canonical, NotCanonical};
+use super::fingerprint::FingerprintKey;
+use super::hygiene::stored_request;
+use super::keys::{self, LONGEST_KEY};
+use super::problem::{self, About, Fault, Row};
+use super::reply::Reply;
+use super::route::fence_fields;
+use crate::config::{Fence, Protect, Upstream};
+use crate::expression::{Member, Missing, PathParams, RequestFacts, Template, WhyMissing};
+use crate::protocol::command::{Admit, Presented, TokenField};
+use crate::protocol::ids::{
+    AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, OperationId, OperationKey,
+    Principal, ResourceKey, ResourceName, Sequence, Tenant,
+};
+use crate::protocol::operation::IdentityOrigin;
+use crate::protocol::outcome::StoredRequest;
+use crate::protocol::policy::Policy;
+use crate::protocol::rejection::Rejection;
+use crate::protocol::time::Moment;
+
+/// What is the same for all requests to one upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// Namespace in the register.
+    pub tenant: &'a Tenant,
+    /// Where the effect goes.
+    pub upstream: &'a Upstream,
+    /// Shared by all sidecars of the register.
+    pub fingerprints: &'a FingerprintKey,
+}
+
+/// A request that is known to be an effect, read whole.
+#[derive(Clone, Debug)]
+pub struct Effect<'a> {
+    /// Its rule.
+    pub protect: &'a Protect,
+    /// What its path captured.
+    pub params: &'a PathParams,
+    /// Its head, as received.
+    pub head: &'a Parts,
+    /// Its content.
+    pub body: Bytes,
+    /// The attempt that it would start first: names the operation where nothing else does.
+    pub first_attempt: AttemptId,
+}
+
+/// Everything that an admission needs, but for the moment it is asked at.
+#[derive(Clone, Debug)]
+pub struct Identified {
+    /// Identity, within incarnation 0.
+    pub key: OperationKey,
+    /// Is the incarnation of the fence part of it?
+    pub follows_incarnation: bool,
+    /// Where it came from.
+    pub origin: IdentityOrigin,
+    /// What the request means.
+    pub fingerprint: Fingerprint,
+    /// The resource and what was presented for it.
+    pub presented: Option<Presented>,
+    /// Does it carry its condition to an upstream that checks it?
+    pub conditional: bool,
+    /// The rules.
+    pub policy: Arc<Policy>,
+    /// The bytes.
+    pub request: Arc<StoredRequest>,
+}
+
+/// Why there is nothing to put to the register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unidentified {
+    /// Something cannot be had or read.
+    Fault(Fault),
+    /// The identity needs the token, and the token is not there or unreadable.
+    Token(Rejection),
+}
+
+impl Identified {
+    /// The question, asked now. `reserved`: is a connection at hand?
+    pub fn admit(&self, attempt: AttemptId, at: Moment, reserved: bool) -> Admit {
+        Admit {
+            key: self.key.clone(),
+            follows_incarnation: self.follows_incarnation,
+            origin: self.origin,
+            fingerprint: self.fingerprint,
+            presented: self.presented.clone(),
+            policy: Arc::clone(&self.policy),
+            request: Arc::clone(&self.request),
+            conditional: self.conditional,
+            attempt,
+            at,
+            reserved,
+        }
+    }
+
+    /// The resource, where the effect is fenced.
+    pub fn resource(&self) -> Option<&ResourceKey> {
+        self.presented.as_ref().map(|presented| &presented.resource)
+    }
+
+    /// What problems of this request are about.
+    pub fn about(&self) -> About<'_> {
+        About {
+            operation: Some(&self.key),
+            resource: self.resource(),
+        }
+    }
+}
+
+impl Unidentified {
+    /// The problem's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Fault(fault) => Row::of_fault(fault).name(),
+            Self::Token(rejection) => Row::of_rejection(rejection).name(),
+        }
+    }
+
+    /// What to tell the caller.
+    pub fn reply(&self) -> Reply {
+        match self {
+            Self::Fault(fault) => problem::fault(fault, About::default()),
+            Self::Token(rejection) => problem::refused(rejection, About::default()),
+        }
+    }
+}
+
+impl From<Fault> for Unidentified {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Missing> for Unidentified {
+    fn from(missing: Missing) -> Self {
+        let field = missing.to_string();
+        Self::Fault(Fault::IdentityMissing { field })
+    }
+}
+
+impl From<NotCanonical> for Unidentified {
+    fn from(NotCanonical(why): NotCanonical) -> Self {
+        let field = why.to_string();
+        Self::Fault(Fault::IdentityMissing { field })
+    }
+}
+
+/// Finds out what a request is.
+pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unidentified> {
+    let Effect { protect, head, .. } = effect;
+    let headers = with_plain_key(&head.headers, protect)?;
+    let facts = RequestFacts {
+        path: effect.params,
+        query: head.uri.query(),
+        headers: &headers,
+        body: &effect.body,
+        token: None,
+        operation: None,
+    };
+    let token = protect
+        .fence
+        .as_ref()
+        .map_or(TokenField::Absent, |fence| token(fence, &facts));
+    let facts = RequestFacts {
+        token: readable(token),
+        ..facts
+    };
+    let (id, origin) = operation_id(scope, &effect, &facts, token)?;
+    let facts = RequestFacts {
+        operation: Some(&id),
+        ..facts
+    };
+    let presented = protect
+        .fence
+        .as_ref()
+        .map(|fence| presented(scope.tenant, fence, token, &facts))
+        .transpose()?;
+    let fingerprint = fingerprint(scope, head, &effect.body)?;
+    let request = stored_request(head, effect.body, &withheld(scope.upstream, protect));
+    Ok(Identified {
+        follows_incarnation: presented.is_some() && protect.once.template.follows_incarnation(),
+        key: OperationKey {
+            tenant: scope.tenant.clone(),
+            upstream: scope.upstream.id.clone(),
+            principal: Principal::None,
+            id: OperationId::new(id),
+            incarnation: Incarnation::default(),
+        },
+        origin,
+        fingerprint,
+        presented,
+        conditional: scope.upstream.capability.conditional && carries_condition(&head.headers),
+        policy: Arc::clone(&protect.policy),
+        request: Arc::new(request),
+    })
+}
+
+/// The caller's headers, with its key bare: `"abc"` and `abc` are one, wherever a rule names it.
+fn with_plain_key<'a>(
+    headers: &'a HeaderMap,
+    protect: &Protect,
+) -> Result<Cow<'a, HeaderMap>, Fault> {
+    let name = &protect.caller_key_header;
+    let fence = protect.fence.as_ref();
+    let named = |template: &Template| {
+        template
+            .members()
+            .any(|member| matches!(member, Member::Header(header) if header == name))
+    };
+    if !named(&protect.once.template) && !fence.is_some_and(|fence| named(&fence.resource)) {
+        return Ok(Cow::Borrowed(headers));
+    }
+    let malformed = || Fault::KeyMalformed {
+        header: name.clone(),
+    };
+    match keys::caller_key(headers, name).map_err(|_| malformed())? {
+        Some(key) if headers.get(name).is_some_and(|sent| *sent != key) => {
+            let mut plain = headers.clone();
+            let key = HeaderValue::try_from(key).map_err(|_| malformed())?;
+            plain.insert(name.clone(), key);
+            Ok(Cow::Owned(plain))
+        }
+        Some(_) | None => Ok(Cow::Borrowed(headers)),
+    }
+}
+
+fn operation_id(
+    scope: Scope<'_>,
+    effect: &Effect<'_>,
+    facts: &RequestFacts<'_>,
+    token: TokenField,
+) -> Result<(String, IdentityOrigin), Unidentified> {
+    let once = &effect.protect.once;
+    needs_token(&once.template, token)?;
+    let id = match once.read(facts) {
+        Ok(Some(id)) => id,
+        Ok(None) => {
+            let id = format!("fresh:{}", effect.first_attempt);
+            return Ok((id, IdentityOrigin::Fresh));
+        }
+        Err(missing) => return Err(lacking(effect.protect, missing)),
+    };
+    if scope.upstream.sends_callers_key() && once.origin == IdentityOrigin::Caller {
+        fits_upstream(scope.upstream, &id)?;
+    }
+    Ok((id, once.origin))
+}
+
+/// A caller that left out its key is told so in those words.
+fn lacking(protect: &Protect, missing: Missing) -> Unidentified {
+    let header = &protect.caller_key_header;
+    let is_key = matches!(
+        protect.once.template.single_value(),
+        Some(Member::Header(name)) if name == header
+    );
+    if is_key && missing.why == WhyMissing::Absent {
+        let header = header.clone();
+        return Fault::KeyRequired { header }.into();
+    }
+    missing.into()
+}
+
+/// An id that is to be the upstream's key has to be one it takes.
+fn fits_upstream(upstream: &Upstream, id: &str) -> Result<(), Fault> {
+    let longest = upstream.key.as_ref().and_then(|key| key.longest);
+    let longest = longest.unwrap_or(LONGEST_KEY);
+    if id.len() <= longest && id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    let field = format!(
+        "the caller's key is passed on, and this upstream takes at most {longest} visible ASCII \
+         characters"
+    );
+    Err(Fault::IdentityMissing { field })
+}
+
+/// Without a token there is no identity that contains its generation; the token is what is wrong.
+fn needs_token(template: &Template, token: TokenField) -> Result<(), Unidentified> {
+    match token {
+        TokenField::Token(_) => Ok(()),
+        _ if !template.uses_generation() => Ok(()),
+        TokenField::Absent => Err(Unidentified::Token(Rejection::TokenRequired)),
+        TokenField::Malformed => Err(Unidentified::Token(Rejection::TokenMalformed)),
+    }
+}
+
+fn presented(
+    tenant: &Tenant,
+    fence: &Fence,
+    token: TokenField,
+    facts: &RequestFacts<'_>,
+) -> Result<Presented, Unidentified> {
+    needs_token(&fence.resource, token)?;
+    let name = fence.resource.render(facts)?;
+    let acquisition = one_field(&fence.acquisition, facts, |text| {
+        Some(AcquisitionId::new(text))
+    });
+    let sequence = one_field(&fence.sequence, facts, Sequence::parse);
+    let token = if acquisition.is_err() || sequence.is_err() {
+        TokenField::Malformed
+    } else {
+        token
+    };
+    Ok(Presented {
+        resource: ResourceKey {
+            tenant: tenant.clone(),
+            name: ResourceName::new(name),
+        },
+        token,
+        source: fence.source.clone(),
+        acquisition: acquisition.unwrap_or_default(),
+        sequence: sequence.unwrap_or_default(),
+    })
+}
+
+fn token(fence: &Fence, facts: &RequestFacts<'_>) -> TokenField {
+    match read_one(&fence.token, facts, FencingToken::parse) {
+        Ok(None) => TokenField::Absent,
+        Ok(Some(token)) => TokenField::Token(token),
+        Err(Unreadable) => TokenField::Malformed,
+    }
+}
+
+fn readable(token: TokenField) -> Option<FencingToken> {
+    match token {
+        TokenField::Token(token) => Some(token),
+        TokenField::Absent | TokenField::Malformed => None,
+    }
+}
+
+/// It is there, and cannot be understood.
+struct Unreadable;
+
+fn one_field<T>(
+    name: &HeaderName,
+    facts: &RequestFacts<'_>,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Unreadable> {
+    read_one(&Member::Header(name.clone()), facts, parse)
+}
+
+fn read_one<T>(
+    member: &Member,
+    facts: &RequestFacts<'_>,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Unreadable> {
+    match member.read(facts) {
+        Ok(text) => parse(&text).map(Some).ok_or(Unreadable),
+        Err(missing) if missing.why == WhyMissing::Absent => Ok(None),
+        Err(_) => Err(Unreadable),
+    }
+}
+
+fn fingerprint(scope: Scope<'_>, head: &Parts, body: &[u8]) -> Result<Fingerprint, NotCanonical> {
+    let target = head
+        .uri
+        .path_and_query()
+        .map_or("/", |target| target.as_str());
+    let canonical = Canonical::of(head.method.as_str(), target, &head.headers, body)?;
+    Ok(scope.fingerprints.fingerprint(&canonical))
+}
+
+fn withheld(upstream: &Upstream, protect: &Protect) -> Vec<HeaderName> {
+    let mut names = vec![protect.caller_key_header.clone()];
+    names.extend(upstream.key.iter().map(|key| key.header.clone()));
+    names.extend(protect.fence.iter().flat_map(fence_fields));
+    names
+}
+
+/// `If-Match: *` orders nothing: it holds after any write.
+fn carries_condition(headers: &HeaderMap) -> bool {
+    let mut versions = headers.get_all(IF_MATCH).iter();
+    headers.contains_key(IF_NONE_MATCH) || versions.any(|value| value != "*")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,14 @@
+//! The real binary is killed with SIGKILL, frozen and thawed, and started again on its register.
+//!
+//! What always holds: the upstream's own ledger decides; at most one effect per operation where it
+//! honours keys, at most one attempt where it does not; nothing that a caller saw is lost or changes;
+//! whatever nobody knows is said to be so. Random runs print their seed and take it from
+//! `FENCEPOST_CRASH_SEED`.
+//!
+//! What lives elsewhere: disk faults and torn writes.
+
+mod book;
+mod campaign;
+mod freeze;
+mod points;
+mod traffic;
