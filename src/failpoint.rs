@@ -22,6 +22,7 @@ pub fn pass(_name: &str) {}
 mod armed {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     use rustix::process::{Signal, getpid, kill_process};
 
@@ -34,6 +35,9 @@ mod armed {
         Armed::parse(&text)
     });
     static PASSAGES: AtomicU64 = AtomicU64::new(0);
+
+    /// Within this, a signal has stopped every thread.
+    const REACHES_ALL: Duration = Duration::from_millis(100);
 
     struct Armed {
         name: String,
@@ -61,8 +65,12 @@ mod armed {
             return;
         }
         let _ = kill_process(getpid(), armed.signal);
-        while armed.signal == Signal::KILL {
-            // The signal is on its way; nothing more may happen here.
+        // The signal is on its way; nothing more may happen here before it has reached every thread.
+        if armed.signal == Signal::STOP {
+            std::thread::sleep(REACHES_ALL);
+            return;
+        }
+        loop {
             std::thread::park();
         }
     }

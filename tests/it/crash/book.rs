@@ -239,14 +239,17 @@ impl Told<'_> {
     /// Anything else is a fault of the proxy.
     fn assert_known_kind(&self) {
         let (status, problem) = self.answer.verdict();
-        let known = match (status, problem.as_str()) {
+        let known = matches!(
+            (status, problem.as_str()),
             (201 | 400 | 402 | 500, "")
-            | (409, "operation-in-flight" | "predecessor-unsettled" | "needs-attention")
-            | (412, "stale-fencing-token")
-            | (422, "idempotency-key-reused")
-            | (504, "outcome-uncertain") => true,
-            _ => false,
-        };
+                | (
+                    409,
+                    "operation-in-flight" | "predecessor-unsettled" | "needs-attention"
+                )
+                | (412, "stale-fencing-token")
+                | (422, "idempotency-key-reused")
+                | (504, "outcome-uncertain")
+        );
         assert!(known, "{self}");
     }
 }

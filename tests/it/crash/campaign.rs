@@ -1,4 +1,4 @@
-//! A hundred kills under random traffic, fifty at each kind of upstream.
+//! Kills under random traffic, a hundred at each kind of upstream.
 //!
 //! What always holds: after every restart the callers' book and the upstream's ledger agree, and in
 //! the end every operation is settled, or was said to need a person.
@@ -21,8 +21,8 @@ use crate::support::script::Script;
 use crate::support::setup::Setup;
 use crate::support::upstream::{Keys, Upstream};
 
-const KILLS: usize = 50;
-const CALLERS: u64 = 4;
+const KILLS: usize = 100;
+const CALLERS: u64 = 6;
 /// So many requests of each caller; then the proxy is killed wherever it is.
 const REQUESTS: usize = 25;
 /// How many kills go by between two looks at everything.
@@ -101,7 +101,7 @@ impl Campaign {
         let mut points: HashMap<&str, usize> = HashMap::new();
         for number in 1..=KILLS {
             let point = *self.dice.one_of(&POINTS);
-            let passage = 1 + self.dice.below(12);
+            let passage = 1 + self.dice.below(25);
             let died_there = self.round(number, &format!("{point}:{passage}"));
             *points
                 .entry(if died_there { point } else { "anywhere" })
@@ -231,7 +231,7 @@ impl Campaign {
     fn in_state(&self, state: &str) -> Vec<Value> {
         let list = self
             .proxy
-            .read(&format!("/v1/operations?limit=1000&state={state}"));
+            .read(&format!("/v1/operations?limit=500&state={state}"));
         list["operations"].as_array().unwrap().clone()
     }
 
@@ -281,11 +281,11 @@ fn of(head: &Head, field: &str) -> Option<String> {
 }
 
 #[test]
-fn fifty_kills_at_an_upstream_that_honours_keys_make_no_second_effect() {
+fn a_hundred_kills_at_an_upstream_that_honours_keys_make_no_second_effect() {
     Campaign::begin(Keys::Honoured).run();
 }
 
 #[test]
-fn fifty_kills_at_an_upstream_that_cannot_deduplicate_make_no_second_attempt() {
+fn a_hundred_kills_at_an_upstream_that_cannot_deduplicate_make_no_second_attempt() {
     Campaign::begin(Keys::Ignored).run();
 }

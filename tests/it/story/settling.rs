@@ -46,7 +46,7 @@ fn a_lost_answer_is_settled_by_the_same_bytes_under_the_same_key_and_reaches_the
 
 #[test]
 fn wherever_the_connection_breaks_there_is_one_effect() {
-    let length = r#"HTTP/1.1 201 Scripted"#.len();
+    let length = "HTTP/1.1 201 Scripted".len();
     for script in [
         Script::cut_request_after(1),
         Script::cut_request_after(150),
