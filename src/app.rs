@@ -178,6 +178,7 @@ impl Instance {
             }
             () = hurry => tracing::warn!("told twice to stop: not waiting any longer"),
         }
+        self.supervisor.end_drain();
         closing.cancel();
         let all_closed = async { while listeners.join_next().await.is_some() {} };
         let _slow_readers = tokio::time::timeout(LAST_ANSWERS, all_closed).await;

@@ -56,6 +56,8 @@ pub enum Asked {
     Ruled(Box<Admission>, Option<Reserved>),
     /// It was granted and an attempt was made.
     Made(Box<Admission>, Box<Report>),
+    /// The process is stopping: nothing was asked.
+    Draining,
 }
 
 /// What became of an attempt, for the request that started it.
@@ -104,6 +106,9 @@ impl Dispatcher {
             // A caller that hung up before the commit withdraws.
             if tell.is_closed() {
                 return;
+            }
+            if dispatcher.supervisor.is_draining() {
+                return told_or_gone(tell, Ok(Asked::Draining));
             }
             let Admitted { admission, permit } = match dispatcher.register.admit(admit).await {
                 Ok(admitted) => admitted,

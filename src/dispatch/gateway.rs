@@ -95,6 +95,10 @@ impl Gateway {
 
     fn loaded(&self, request: &StoredRequest, rules: Rules) -> Result<Load, UnfitRequest> {
         let outbound = Outbound::new(&self.endpoint, request)?;
+        let outbound = match &rules {
+            Rules::Of(protect) => outbound.keeping_at_most(protect.answer_limit),
+            Rules::Contract => outbound,
+        };
         let judge = Judge {
             rules,
             conditional: self.is_conditional(request),

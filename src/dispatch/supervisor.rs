@@ -18,10 +18,12 @@ pub struct Supervisor {
     tasks: TaskTracker,
     background: TaskTracker,
     draining: CancellationToken,
+    over: CancellationToken,
 }
 
 impl Supervisor {
-    /// Runs a task that a drain waits for: an effect under way, a record to be written.
+    /// Runs a task that a drain waits for: an effect under way, a record to be written. A task that
+    /// begins one asks [`Supervisor::is_draining`] itself, before it acts: it is counted by then.
     pub fn effect<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -67,11 +69,25 @@ impl Supervisor {
         self.tasks.len()
     }
 
-    /// Waits until no effect is under way, at most that long. True if none is.
+    /// Waits until no effect is under way and none can begin, at most that long. True if so.
     pub async fn drained(&self, at_most: Duration) -> bool {
-        self.tasks.close();
-        tokio::time::timeout(at_most, self.tasks.wait())
-            .await
-            .is_ok()
+        let all = async {
+            // A settle step may be about to begin an effect: it comes first.
+            self.background.close();
+            self.background.wait().await;
+            self.tasks.close();
+            self.tasks.wait().await;
+        };
+        tokio::time::timeout(at_most, all).await.is_ok()
+    }
+
+    /// The drain is over: whoever still waits for something waits in vain.
+    pub fn end_drain(&self) {
+        self.over.cancel();
+    }
+
+    /// Resolves when the drain is over.
+    pub async fn over(&self) {
+        self.over.cancelled().await;
     }
 }

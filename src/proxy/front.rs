@@ -13,11 +13,12 @@ use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
 use super::pipeline::Effect;
-use super::told::Teller;
+use super::told::{Counted, Teller};
 use crate::config::{Config, Protect};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
 use crate::expression::PathParams;
+use crate::protocol::command::TokenField;
 use crate::protocol::operation::IdentityOrigin;
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
@@ -116,6 +117,11 @@ impl Front {
             Ok(identified) => identified,
             Err(refused) => {
                 metrics.rejected(route, refused.name());
+                tracing::info!(
+                    upstream = %self.gateway.config.id,
+                    reason = refused.name(),
+                    "refused before it was identified"
+                );
                 return refused.reply();
             }
         };
@@ -137,6 +143,9 @@ impl Front {
         };
         let (told, observed) = effect.run().await;
         told.counted.count(metrics, route);
+        if let Counted::Rejected(reason) = told.counted {
+            log_refusal(&effect.identified, reason);
+        }
         if let Some(rejection) = observed {
             metrics.would_refuse(route, Row::of_rejection(&rejection).name());
         }
@@ -203,6 +212,25 @@ impl Front {
             }
         }
     }
+}
+
+/// A rise in stale tokens deserves a look; the names are what one looks for.
+fn log_refusal(identified: &Identified, reason: &str) {
+    let presented = identified.presented.as_ref();
+    let token = presented.and_then(|presented| match presented.token {
+        TokenField::Token(token) => Some(tracing::field::display(token)),
+        TokenField::Absent | TokenField::Malformed => None,
+    });
+    let acquisition = presented.and_then(|presented| presented.acquisition.as_ref());
+    tracing::info!(
+        upstream = %identified.key.upstream,
+        operation = %identified.key.id,
+        resource = presented.map(|presented| tracing::field::display(&presented.resource.name)),
+        token,
+        acquisition = acquisition.map(tracing::field::display),
+        reason,
+        "refused"
+    );
 }
 
 fn broken_pass(error: &PassThroughError) -> Reply {

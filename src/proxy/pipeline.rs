@@ -51,8 +51,19 @@ pub(super) struct Effect {
 pub(super) type Observed = Option<Rejection>;
 
 impl Effect {
-    /// Carries the request out.
-    pub(super) async fn run(self) -> (Told, Observed) {
+    /// Carries the request out. When the process ends before that, the caller is told that nobody
+    /// knows: its effect, if any, goes on without it or is settled by the next process.
+    pub(super) async fn run(&self) -> (Told, Observed) {
+        tokio::select! {
+            biased;
+            carried_out = self.carry_out() => carried_out,
+            () = self.dispatcher.supervisor.over() => {
+                (self.teller.uncertain(&self.identified.key), None)
+            }
+        }
+    }
+
+    async fn carry_out(&self) -> (Told, Observed) {
         let mut observed = None;
         let mut ticket = self.dispatcher.waiters.watch(&self.identified.key);
         let mut patience = Patience::default();
@@ -173,6 +184,7 @@ impl Effect {
                 drop(connection);
                 Ok((*admission, None))
             }
+            Ok(Ok(Asked::Draining)) => Err(self.teller.fault(key, &Fault::Draining)),
             Ok(Err(StoreError::CommitUnknown(_))) => Err(self.teller.uncertain(key)),
             Ok(Err(error)) => {
                 tracing::error!(error = %error, "nothing was sent: the register cannot commit");

@@ -25,6 +25,15 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to reach an upstream that is away.
 const AWAY: Duration = Duration::from_secs(30);
 
+/// How a pause ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Paused {
+    /// Its time was up.
+    Fully,
+    /// Draining began: no step may be taken any more.
+    UntilDrain,
+}
+
 /// What a step left.
 enum After {
     /// Plan again.
@@ -52,15 +61,17 @@ impl Reconciler {
             };
             let after = match self.next_step(&stored.operation).await? {
                 Step::Nothing | Step::Await => After::Done,
-                Step::CloseThenPlan { after } => {
-                    self.pause(after).await;
-                    self.close_listener(key).await;
-                    After::Again
-                }
-                Step::Resend { after } => {
-                    self.pause(after).await;
-                    self.send_again(&stored.operation, &mut away).await?
-                }
+                Step::CloseThenPlan { after } => match self.pause(after).await {
+                    Paused::Fully => {
+                        self.close_listener(key).await;
+                        After::Again
+                    }
+                    Paused::UntilDrain => After::Done,
+                },
+                Step::Resend { after } => match self.pause(after).await {
+                    Paused::Fully => self.send_again(&stored.operation, &mut away).await?,
+                    Paused::UntilDrain => After::Done,
+                },
                 Step::Park(why) => {
                     self.park(&stored.operation, why).await?;
                     After::Done
@@ -93,10 +104,11 @@ impl Reconciler {
         Ok(found.map(|stored| stored.fence))
     }
 
-    async fn pause(&self, length: Millis) {
+    async fn pause(&self, length: Millis) -> Paused {
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(length.0)) => {}
-            () = self.dispatcher.supervisor.draining() => {}
+            biased;
+            () = self.dispatcher.supervisor.draining() => Paused::UntilDrain,
+            () = tokio::time::sleep(Duration::from_millis(length.0)) => Paused::Fully,
         }
     }
 
@@ -137,6 +149,9 @@ impl Reconciler {
                 return Ok(After::Again);
             }
         };
+        if self.dispatcher.supervisor.is_draining() {
+            return Ok(After::Done);
+        }
         let timeouts = gateway.config.timeouts;
         let resend = Resend {
             key: key.clone(),

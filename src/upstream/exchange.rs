@@ -124,6 +124,7 @@ impl Live {
 
     async fn drive(&mut self, outbound: Outbound, limits: &Limits) -> Result<Answer, Cut> {
         let meter = Arc::clone(&self.meter);
+        let keep = outbound.kept_of_answer(limits.answer_bytes);
         let request = outbound.into_request(|content| CountedBody::new(content, meter));
         let response = self.sender.try_send_request(request);
         let meter = &self.meter;
@@ -132,7 +133,7 @@ impl Live {
                 .await
                 .map_err(|error| Cut::BeforeHead(error.into_error()))?;
             meter.head_came();
-            answer::read(response, limits.answer_bytes, limits.accept_by_close)
+            answer::read(response, keep, limits.accept_by_close)
                 .await
                 .map_err(Cut::Answer)
         };

@@ -21,6 +21,7 @@ pub struct Outbound {
     target: Uri,
     fields: HeaderMap,
     content: Bytes,
+    keep: Option<usize>,
 }
 
 /// Why a request cannot be sent. To be answered to the caller before anything is admitted.
@@ -61,7 +62,19 @@ impl Outbound {
             target: Uri::from(target),
             fields,
             content: request.body.clone(),
+            keep: None,
         })
+    }
+
+    /// Keeps at most so many bytes of the answer's content; never more than the pool's limit.
+    pub fn keeping_at_most(mut self, bytes: usize) -> Self {
+        self.keep = Some(bytes);
+        self
+    }
+
+    /// What is kept of the answer under the pool's `limit`.
+    pub(super) fn kept_of_answer(&self, limit: usize) -> usize {
+        self.keep.map_or(limit, |own| own.min(limit))
     }
 
     /// With this field instead of any of its name: the upstream's key, which is known only after

@@ -229,11 +229,7 @@ impl Told<'_> {
         let json = self.answer.json();
         let id = json["id"].as_str().unwrap();
         let number: usize = id.strip_prefix("effect-").unwrap().parse().unwrap();
-        assert_eq!(
-            upstream.effects()[number - 1].body,
-            self.request.body,
-            "{self}"
-        );
+        assert_eq!(upstream.effect(number).body, self.request.body, "{self}");
     }
 
     /// Anything else is a fault of the proxy.

@@ -55,6 +55,56 @@ fn an_effect_whose_caller_is_gone_is_finished_too() {
     assert_eq!(upstream.heads().len(), 1);
 }
 
+/// The first pause of settling is longer than any test.
+const SETTLES_LATER: &str = r#"
+capability: [idempotent]
+key: { header: Idempotency-Key, lifetime: 24h, value: derived }
+effects:
+  - on: PUT /statements/{date}
+    once: "publish:{path.date}:{token.generation}"
+    join: 2m
+    settle: [ { send_again: { backoff: { from: 1m, to: 1m } } } ]
+    fence:
+      resource: "statement:{path.date}"
+      token: { header: Fencing-Token, mode: require }
+      if_older_unsettled: { wait: 2m }
+"#;
+
+#[test]
+fn nothing_is_settled_any_more_and_whoever_waits_for_it_is_told_so() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let mut proxy = Proxy::start(Setup::new(upstream.address(), SETTLES_LATER));
+    upstream.next(Script::lose_answer());
+    let alice = publish(&proxy, "107", r#"{"by":"alice"}"#).start();
+    until("Alice's answer is lost", || {
+        recorded(&proxy) == 1 && state(&proxy, "publish:2026-09-13:107") == "UNCERTAIN"
+    });
+    let again = publish(&proxy, "107", r#"{"by":"alice"}"#).start();
+    let bob = publish(&proxy, "108", r#"{"by":"bob"}"#).start();
+    until("Bob has taken over", || {
+        mark(&proxy, RESOURCE).as_deref() == Some("108")
+    });
+
+    assert_eq!(proxy.stop().code(), Some(0));
+
+    // Never a bare close: that invites a blind resend.
+    for told in [alice.answer(), again.answer(), bob.answer()] {
+        assert_refused(&told, 504, "outcome-uncertain", "same-operation");
+    }
+    assert_eq!(
+        upstream.heads().len(),
+        1,
+        "nothing was sent while it drained"
+    );
+    assert!(
+        !proxy.log().contains("the register is closed"),
+        "{}",
+        proxy.log()
+    );
+    proxy.start_again();
+    assert_eq!(state(&proxy, "publish:2026-09-13:107"), "UNCERTAIN");
+}
+
 #[test]
 fn an_idle_proxy_ends_at_once() {
     let upstream = Upstream::start(Keys::Ignored);

@@ -103,6 +103,11 @@ impl Upstream {
         self.log().effects.clone()
     }
 
+    /// The effect of that number, counted from 1; what it answered names it `effect-<number>`.
+    pub fn effect(&self, number: usize) -> Effect {
+        self.log().effects[number - 1].clone()
+    }
+
     /// How many effects there were on this path.
     pub fn effects_on(&self, path: &str) -> usize {
         let log = self.log();
