@@ -15,6 +15,8 @@
 
 mod content;
 mod fence;
+#[cfg(test)]
+mod golden;
 mod names;
 mod operation;
 mod primitives;

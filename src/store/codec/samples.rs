@@ -194,6 +194,7 @@ fn why_not() -> impl Strategy<Value = WhyNot> {
         Just(Unsent::DispatchExpired),
         Just(Unsent::ConnectionLost),
         Just(Unsent::AlreadySettled),
+        Just(Unsent::Unfit),
     ];
     prop_oneof![
         unsent.prop_map(WhyNot::NotSent),

@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl Subject {
-    async fn memory() -> Self {
+    fn memory() -> Self {
         let instance = next_instance();
         let backend = MemoryBackend::new(instance);
         Self {
@@ -74,7 +74,7 @@ impl Subject {
 
 async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
     let clock = Clock::system().unwrap();
-    let opened = sqlite::open(dir.path(), instance, clock, Arc::new(|_, _| ()))
+    let opened = sqlite::open(dir.path(), instance, clock, Arc::new(|_, _| {}))
         .await
         .unwrap();
     Register::new(opened.backend, instance)
@@ -91,7 +91,7 @@ macro_rules! against_every_backend {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $scenario() {
-                super::$module::$scenario(super::Subject::memory().await).await;
+                super::$module::$scenario(super::Subject::memory()).await;
             })+
         }
         mod sqlite_file {
@@ -126,8 +126,9 @@ against_every_backend! {
     reading::stored_requests_go_when_settled,
     reading::operations_are_listed_newest_first_in_pages,
     reading::operations_are_found_by_what_they_are,
-    reading::the_unsettled_are_listed_from_a_cursor,
+    reading::what_is_in_doubt_is_listed_from_a_cursor,
     reading::a_resource_shows_what_stands_in_its_way,
+    reading::the_last_applied_is_the_one_admitted_last,
     reading::resources_are_listed_by_name,
     reading::the_summary_counts,
     reading::an_event_log_tells_the_story,

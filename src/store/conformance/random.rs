@@ -258,7 +258,7 @@ proptest! {
 }
 
 async fn compare(steps: &[Step]) {
-    let (mut sqlite, mut memory) = (Subject::sqlite().await, Subject::memory().await);
+    let (mut sqlite, mut memory) = (Subject::sqlite().await, Subject::memory());
     let mut script = Script {
         instance: InstanceId(1_000_000),
         now: 0,
@@ -321,8 +321,8 @@ async fn compare_tables(sqlite: &Subject, memory: &Subject) {
         let page = one.operations(&query).await.unwrap();
         assert!(page == other.operations(&query).await.unwrap());
     }
-    let unsettled = one.in_doubt(0, 10).await.unwrap();
-    assert!(unsettled == other.in_doubt(0, 10).await.unwrap());
+    let in_doubt = one.in_doubt(0, 10).await.unwrap();
+    assert!(in_doubt == other.in_doubt(0, 10).await.unwrap());
     let summary = one.summary().await.unwrap();
     assert_eq!(summary, other.summary().await.unwrap());
 }

@@ -1,11 +1,14 @@
 //! What readers see: peeks, pages, counts, event logs.
 
+use std::sync::Arc;
+
 use super::Subject;
 use super::commands::{
     self as c, admit, applied, fenced, fingerprint, interrupted, key, resource_key, unsent,
 };
 use super::scenarios::{granted, own, record};
 use crate::protocol::command::{Admit, Resolution};
+use crate::protocol::policy::Order;
 use crate::protocol::view::Record;
 use crate::store::OperationQuery;
 
@@ -146,7 +149,7 @@ pub(super) async fn operations_are_found_by_what_they_are(subject: Subject) {
     assert_eq!(found(both).await, ["stripe/a"]);
 }
 
-pub(super) async fn the_unsettled_are_listed_from_a_cursor(subject: Subject) {
+pub(super) async fn what_is_in_doubt_is_listed_from_a_cursor(subject: Subject) {
     let instance = own(&subject);
     for (number, evidence) in [
         None,
@@ -163,6 +166,15 @@ pub(super) async fn the_unsettled_are_listed_from_a_cursor(subject: Subject) {
             record(&subject, permit, evidence).await;
         }
     }
+    // Whatever waits for a person is not the reconciler's.
+    let permit = granted(&subject, &admit("parked", instance)).await;
+    record(&subject, permit, interrupted()).await;
+    subject
+        .register()
+        .park(c::park(&key("parked")))
+        .await
+        .unwrap();
+    drop(granted(&subject, &admit("last", instance)).await);
     let mut seen = Vec::new();
     let mut after = 0;
     loop {
@@ -174,7 +186,7 @@ pub(super) async fn the_unsettled_are_listed_from_a_cursor(subject: Subject) {
                 .map(|(_, operation)| id_of(operation).to_owned()),
         );
     }
-    assert_eq!(seen, ["op-0", "op-2", "op-4"]);
+    assert_eq!(seen, ["op-0", "op-2", "op-4", "last"]);
 }
 
 pub(super) async fn a_resource_shows_what_stands_in_its_way(subject: Subject) {
@@ -206,6 +218,21 @@ pub(super) async fn a_resource_shows_what_stands_in_its_way(subject: Subject) {
     let last = shown.last_completed.unwrap();
     assert_eq!(id_of(&last), "b");
     assert_eq!(last.place.unwrap().token.unwrap().to_string(), "2");
+}
+
+/// The last one *admitted*, whichever answer came last.
+pub(super) async fn the_last_applied_is_the_one_admitted_last(subject: Subject) {
+    let mut permits = Vec::new();
+    for id in ["a", "b"] {
+        let mut free = fenced(id, "r", "1", own(&subject));
+        Arc::make_mut(&mut free.policy).order = Order::Free;
+        permits.push(granted(&subject, &free).await);
+    }
+    while let Some(permit) = permits.pop() {
+        record(&subject, permit, applied()).await;
+        let shown = subject.read().resource(&resource_key("r")).await.unwrap();
+        assert_eq!(id_of(&shown.unwrap().last_completed.unwrap()), "b");
+    }
 }
 
 pub(super) async fn resources_are_listed_by_name(subject: Subject) {

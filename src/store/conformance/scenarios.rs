@@ -360,7 +360,7 @@ pub(super) async fn evidence_twice_changes_nothing(subject: Subject) {
 
 /// An attempt was made under an intent that the register does not know: it went back.
 pub(super) async fn evidence_without_an_intent_is_a_contradiction(subject: Subject) {
-    let other = Subject::memory().await;
+    let other = Subject::memory();
     let receipt = granted(&other, &admit("a", own(&other)))
         .await
         .finish(applied());

@@ -35,6 +35,7 @@ pub(super) enum Unwritten {
 pub(super) struct Before {
     pub(super) sequence: i64,
     pub(super) state: &'static str,
+    pub(super) unsettled: bool,
     pub(super) applied: bool,
 }
 
@@ -43,6 +44,7 @@ impl Before {
         Self {
             sequence,
             state: operation.state.word(),
+            unsettled: operation.state.is_unsettled(),
             applied: is_applied(operation),
         }
     }
@@ -77,7 +79,10 @@ pub(super) fn persist(
     }
     if let Some(operation) = operation {
         let sequence = write_operation(connection, sealer, before, operation)?;
-        delete_note(connection, &operation.key)?;
+        if before.is_none_or(|before| !before.unsettled) {
+            // A note is only ever made under an identity that is free: never seen, or settled.
+            delete_note(connection, &operation.key)?;
+        }
         write_request(connection, sealer, sequence, &operation.key, request)?;
         tally.moved(before.map(|before| before.state), operation.state.word());
         if is_applied(operation) && !before.is_some_and(|before| before.applied) {

@@ -12,6 +12,9 @@ use tempfile::TempDir;
 use super::sabotage::CommitFault;
 use super::*;
 use crate::protocol::command::{Admit, Ruling};
+use crate::protocol::ids::Incarnation;
+use crate::protocol::policy::IfTwin;
+use crate::store::codec;
 use crate::store::conformance::commands::{self as c, admit, again, applied, fenced, key};
 use crate::store::{Admitted, Register};
 
@@ -23,12 +26,15 @@ struct Opening {
 }
 
 async fn open_as(dir: &Path, instance: InstanceId) -> Result<Opening, OpenError> {
-    let Opened { backend, .. } =
-        open(dir, instance, Clock::system().unwrap(), Arc::new(|_, _| ())).await?;
+    let Opened { backend, .. } = open(dir, instance, Clock::system().unwrap(), unheard()).await?;
     Ok(Opening {
         register: Register::new(backend.clone(), instance),
         backend,
     })
+}
+
+fn unheard() -> Committed {
+    Arc::new(|_, _| {})
 }
 
 async fn opened(dir: &TempDir) -> Opening {
@@ -169,17 +175,13 @@ async fn a_register_is_never_given_another_key() {
 async fn keys_of_one_register_are_the_same_at_every_start() {
     let dir = TempDir::new().unwrap();
     let clock = Clock::system().unwrap();
-    let first = open(dir.path(), INSTANCE, clock, Arc::new(|_, _| ()))
-        .await
-        .unwrap();
+    let first = open(dir.path(), INSTANCE, clock, unheard()).await.unwrap();
     let fingerprint = first.sealer.fingerprint_key();
     first.backend.close().await.unwrap();
-    let second = open(dir.path(), INSTANCE, clock, Arc::new(|_, _| ()))
-        .await
-        .unwrap();
+    let second = open(dir.path(), INSTANCE, clock, unheard()).await.unwrap();
     assert_eq!(second.sealer.fingerprint_key(), fingerprint);
     let elsewhere = TempDir::new().unwrap();
-    let other = open(elsewhere.path(), INSTANCE, clock, Arc::new(|_, _| ()))
+    let other = open(elsewhere.path(), INSTANCE, clock, unheard())
         .await
         .unwrap();
     assert_ne!(other.sealer.fingerprint_key(), fingerprint);
@@ -342,6 +344,70 @@ async fn whoever_went_away_before_the_commit_has_withdrawn() {
     opening.backend.ready().await.unwrap();
     let found = opening.backend.operation(&key("a"), false).await.unwrap();
     assert!(found.is_none());
+}
+
+/// Should the operation ever be forgotten, the note must not rise from the dead.
+#[tokio::test]
+async fn an_operation_takes_the_place_of_a_note() {
+    let dir = TempDir::new().unwrap();
+    let opening = opened(&dir).await;
+    let first = opening.admit(fenced("first", "r", "1", INSTANCE)).await;
+    opening
+        .admit(fenced("twin", "r", "1", INSTANCE))
+        .await
+        .unwrap();
+    let notes = || -> i64 {
+        by_hand(&dir)
+            .query_row("SELECT count(*) FROM twins", [], |row| row.get(0))
+            .unwrap()
+    };
+    assert_eq!(notes(), 1);
+    let receipt = first.unwrap().permit.unwrap().finish(c::unsent());
+    opening.register.record(&receipt, c::at(9)).await.unwrap();
+    let mut twin = fenced("twin", "r", "1", INSTANCE);
+    Arc::make_mut(&mut twin.policy)
+        .fence
+        .as_mut()
+        .unwrap()
+        .if_twin = IfTwin::Send;
+    assert!(opening.admit(twin).await.unwrap().permit.is_some());
+    assert_eq!(notes(), 0);
+}
+
+/// An id that contains the generation is another operation in another incarnation.
+#[tokio::test]
+async fn the_incarnation_is_filled_in_from_the_fence() {
+    let dir = TempDir::new().unwrap();
+    let opening = opened(&dir).await;
+    let mut admit = fenced("a", "r", "1", INSTANCE);
+    admit.follows_incarnation = true;
+    let admitted = opening.admit(admit.clone()).await.unwrap();
+    let receipt = admitted.permit.unwrap().finish(applied());
+    opening.register.record(&receipt, c::at(9)).await.unwrap();
+    let resource = c::resource_key("r");
+    let mut fence = opening
+        .backend
+        .resource(&resource)
+        .await
+        .unwrap()
+        .unwrap()
+        .fence;
+    fence.incarnation = Incarnation(2);
+    by_hand(&dir)
+        .execute(
+            "UPDATE fences SET record = ?1",
+            [codec::encode_fence(&fence)],
+        )
+        .unwrap();
+    let peek = || opening.backend.peek(&admit.key, Some(&resource));
+    assert_eq!(peek().await.unwrap(), None);
+    let admitted = opening.admit(again(&admit)).await.unwrap();
+    assert_eq!(admitted.admission.key.incarnation, Incarnation(2));
+    let receipt = admitted.permit.unwrap().finish(applied());
+    opening.register.record(&receipt, c::at(9)).await.unwrap();
+    let repeat = opening.admit(again(&admit)).await.unwrap();
+    assert!(matches!(repeat.admission.ruling, Ruling::Replay { .. }));
+    assert!(peek().await.unwrap().is_some());
 }
 
 #[tokio::test]
