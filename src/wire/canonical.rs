@@ -126,7 +126,7 @@ impl ContentClass {
     }
 }
 
-/// The text of a field that occurs exactly once and is readable.
+/// The text of a field that occurs once and no more and is readable.
 fn sole<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

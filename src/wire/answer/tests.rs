@@ -1,3 +1,5 @@
+//! Every way an attempt can end, as its own caller and a joiner are told it.
+
 use super::*;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::operation::{Parked, WhyNot};

@@ -1,3 +1,5 @@
+//! The contract's table of problems, row by row.
+
 use super::*;
 use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, Sequence, Tenant};
 use crate::protocol::rejection::UnknownToken;

@@ -1,3 +1,5 @@
+//! Requests find their way, and paths that two servers could read differently find none.
+
 use super::*;
 use proptest::prelude::*;
 

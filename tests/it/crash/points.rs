@@ -103,6 +103,13 @@ fn an_upstream_that_cannot_deduplicate_is_never_sent_a_second_attempt() {
         let mut proxy = Proxy::dying_at(Setup::opaque(upstream.address()), name);
         dies_of(&mut proxy, name);
         proxy.start_again();
+        // Whoever asks before the pass at start has looked is told no better.
+        let early = call(&proxy).send();
+        assert!(
+            matches!(early.status, 409 | 504),
+            "{name}: {}",
+            early.text()
+        );
         until(&format!("{name}: it is said to need a person"), || {
             proxy.read("/v1/operations/provider/k")["state"] == "NEEDS_ATTENTION"
         });
