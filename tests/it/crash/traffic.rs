@@ -56,9 +56,12 @@ impl Request {
             30..55 => book
                 .any_known(dice)
                 .unwrap_or_else(|| Self::payment(dice.roll())),
-            55..63 => book
-                .any_known(dice)
-                .map_or_else(|| Self::payment(dice.roll()), Self::changed),
+            55..63 => match book.any_known(dice) {
+                // A refused publication leaves its derived identity free for another payload: there,
+                // a change is no mix-up.
+                Some(known) if known.key.is_some() => known.changed(),
+                Some(_) | None => Self::payment(dice.roll()),
+            },
             63..80 => Self::statement(dice, book),
             _ => Self::from_account(dice, book),
         }
