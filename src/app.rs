@@ -307,9 +307,11 @@ fn wake_waiters(dispatcher: &Dispatcher) -> api::Settled {
         let supervisor = dispatcher.supervisor.clone();
         supervisor.effect(async move {
             if let Ok(Some(stored)) = dispatcher.register.read().operation(&key, false).await {
+                let turn = stored.operation.turn();
                 let state = stored.operation.state;
                 dispatcher.waiters.publish(Ended {
                     key,
+                    turn,
                     attempt: None,
                     state,
                     evidence: None,

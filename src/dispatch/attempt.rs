@@ -17,7 +17,7 @@ use super::gateway::Load;
 use super::supervisor::Supervisor;
 use super::waiters::{Ended, Ticket, Waiters};
 use crate::clock::{self, Clock};
-use crate::protocol::command::{Admission, Admit, Grant};
+use crate::protocol::command::{Admission, Admit, Grant, Turn};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Effect, State};
 use crate::protocol::outcome::{Evidence, Unsent};
@@ -69,6 +69,8 @@ pub enum Report {
         attempt: AttemptId,
         /// The state after the transaction.
         state: State,
+        /// Which admission, and which form, the record is at after it.
+        turn: Turn,
         /// What the attempt showed.
         evidence: Evidence,
     },
@@ -251,7 +253,7 @@ impl Dispatcher {
             }
         };
         let (attempt, evidence) = (receipt.attempt(), receipt.evidence().clone());
-        let Some(state) = recorded else {
+        let Some((state, turn)) = recorded else {
             if let Some(tell) = tell {
                 tell(Report::Unrecorded { attempt, evidence });
             }
@@ -259,6 +261,7 @@ impl Dispatcher {
         };
         let ended = Ended {
             key: ticket.key().clone(),
+            turn,
             attempt: Some(attempt),
             state: state.clone(),
             evidence: Some(evidence.clone()),
@@ -268,13 +271,14 @@ impl Dispatcher {
             tell(Report::Recorded {
                 attempt,
                 state,
+                turn,
                 evidence,
             });
         }
     }
 
     /// Records until it is recorded; `None` where this process never can again.
-    async fn record(&self, key: &OperationKey, receipt: &Receipt) -> Option<State> {
+    async fn record(&self, key: &OperationKey, receipt: &Receipt) -> Option<(State, Turn)> {
         let mut pause = Duration::from_millis(20);
         loop {
             match self.register.record(receipt, self.clock.now()).await {
@@ -288,7 +292,7 @@ impl Dispatcher {
                             "contradiction: the evidence of this attempt speaks against the record"
                         );
                     }
-                    return recorded.state;
+                    return recorded.state.zip(recorded.turn);
                 }
                 Err(error) if !may_pass(&error) => {
                     tracing::error!(

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dashmap::DashMap;
 use tokio::sync::{Notify, SetOnce};
 
+use crate::protocol::command::Turn;
 use crate::protocol::ids::{AttemptId, Incarnation, OperationKey};
 use crate::protocol::operation::State;
 use crate::protocol::outcome::Evidence;
@@ -22,6 +23,8 @@ use crate::protocol::outcome::Evidence;
 pub struct Ended {
     /// Whose end, incarnation included.
     pub key: OperationKey,
+    /// Which admission of it, and which form, the record is at now.
+    pub turn: Turn,
     /// The attempt that ended; `None` if somebody else settled it.
     pub attempt: Option<AttemptId>,
     /// What the record holds now.
@@ -179,7 +182,9 @@ impl Drop for Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::ids::{InstanceId, OperationId, Principal, Tenant, UpstreamId};
+    use crate::protocol::ids::{
+        Fingerprint, InstanceId, OperationId, Principal, Tenant, UpstreamId,
+    };
     use crate::protocol::operation::WhyNot;
     use crate::protocol::outcome::Unsent;
 
@@ -196,6 +201,14 @@ mod tests {
     fn ended(number: u64) -> Ended {
         Ended {
             key: key("a"),
+            turn: Turn {
+                admitted: 1,
+                form: Fingerprint {
+                    key: 0,
+                    form: 1,
+                    digest: [0; 32],
+                },
+            },
             attempt: Some(AttemptId {
                 instance: InstanceId(1),
                 number,

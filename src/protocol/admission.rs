@@ -180,6 +180,7 @@ impl Desk<'_> {
                 Ok(Some(Ruling::Join {
                     key,
                     attempt: operation.attempts.last().map(|newest| newest.id),
+                    admitted: operation.admitted,
                     uncertain,
                 }))
             }
@@ -373,6 +374,7 @@ impl Desk<'_> {
             IfTwin::Answer => Ok(Some(Ruling::Join {
                 key: first_key,
                 attempt: None,
+                admitted: 0,
                 uncertain: true,
             })),
             IfTwin::Refuse | IfTwin::Send => Err(Rejection::NearDuplicate {

@@ -6,6 +6,7 @@
 //!
 //! What it does not do: admit (`decide`), or choose the next settle step (`plan`).
 
+use super::command::Turn;
 use super::ids::{
     AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceName,
     Round, Sequence,
@@ -267,6 +268,14 @@ impl Operation {
     /// looks.
     pub fn is_in_flight(&self, living: &super::view::Living, now: &Moment) -> bool {
         self.state == State::Intended && self.has_live_attempt(living, now)
+    }
+
+    /// Which admission it is at, and in which form.
+    pub fn turn(&self) -> Turn {
+        Turn {
+            admitted: self.admitted,
+            form: self.fingerprint,
+        }
     }
 
     /// Is some attempt still acting or listening?

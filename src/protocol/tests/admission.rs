@@ -464,6 +464,7 @@ fn a_twin_may_join_the_first_and_goes_on_as_new_if_that_was_not_applied() {
     let joined = Ruling::Join {
         key: first.key.clone(),
         attempt: None,
+        admitted: 0,
         uncertain: true,
     };
     assert_eq!(world.admit(&answer_twins("key-2")), joined);

@@ -1,0 +1,293 @@
+//! The pipeline against a scripted upstream on real sockets, and a register that can be interrupted
+//! between its commit and its reply: the races that no story can bring about at will.
+//!
+//! What always holds: what the caller is told is compared with what the upstream received.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+
+use super::pipeline::Effect;
+use super::told::Teller;
+use crate::clock::Clock;
+use crate::config::{self, Protect, Route};
+use crate::dispatch::attempt::Dispatcher;
+use crate::dispatch::gateway::{Gateway, Gateways};
+use crate::dispatch::supervisor::Supervisor;
+use crate::dispatch::waiters::Waiters;
+use crate::expression::{PathParams, RequestPath};
+use crate::protocol::command::{Command, Reply as Replied, Ruling};
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
+use crate::protocol::operation::Operation;
+use crate::protocol::view::Record as Found;
+use crate::reconcile::Reconciler;
+use crate::store::memory::MemoryBackend;
+use crate::store::{
+    Backend, OperationPage, OperationQuery, Pending, Register, Stored, StoredResource, Summary,
+};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
+use crate::wire::fingerprint::FingerprintKey;
+use crate::wire::identify::{self, Scope};
+use crate::wire::reply::Reply;
+
+const INSTANCE: InstanceId = InstanceId(1);
+
+const IDEMPOTENT: &str = "
+    capability: [idempotent]
+    key: { header: Idempotency-Key, lifetime: 24h, value: derived }
+    timeouts: { connect: 2s, response: 5s, dispatch: 5s }
+    effects:
+      - on: POST /payments
+        once: { header: Idempotency-Key }
+        join: 5s
+";
+
+/// What happens after an admission was granted and committed, before its sender knows.
+type AfterGrant = Box<dyn Fn(usize) + Send + Sync>;
+
+/// A register in memory that calls out after each grant.
+struct Interrupted {
+    inner: MemoryBackend,
+    grants: Mutex<usize>,
+    after_grant: AfterGrant,
+}
+
+impl Backend for Interrupted {
+    fn apply(&self, command: Command) -> Pending<'_, Replied> {
+        Box::pin(async move {
+            let reply = self.inner.apply(command).await?;
+            if let Replied::Admission(admission) = &reply
+                && matches!(admission.ruling, Ruling::Granted(_))
+            {
+                let number = {
+                    let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+                    *grants += 1;
+                    *grants
+                };
+                (self.after_grant)(number);
+            }
+            Ok(reply)
+        })
+    }
+
+    fn peek<'a>(
+        &'a self,
+        key: &'a OperationKey,
+        resource: Option<&'a ResourceKey>,
+    ) -> Pending<'a, Option<Found>> {
+        self.inner.peek(key, resource)
+    }
+
+    fn operation<'a>(
+        &'a self,
+        key: &'a OperationKey,
+        with_request: bool,
+    ) -> Pending<'a, Option<Stored>> {
+        self.inner.operation(key, with_request)
+    }
+
+    fn operations<'a>(&'a self, query: &'a OperationQuery) -> Pending<'a, OperationPage> {
+        self.inner.operations(query)
+    }
+
+    fn resource<'a>(&'a self, key: &'a ResourceKey) -> Pending<'a, Option<StoredResource>> {
+        self.inner.resource(key)
+    }
+
+    fn resources<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
+        self.inner.resources(after, limit)
+    }
+
+    fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+        self.inner.in_doubt(after, limit)
+    }
+
+    fn summary(&self) -> Pending<'_, Summary> {
+        self.inner.summary()
+    }
+
+    fn ready(&self) -> Pending<'_, ()> {
+        self.inner.ready()
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        self.inner.close()
+    }
+}
+
+/// A pipeline in front of one upstream.
+struct Bench {
+    dispatcher: Dispatcher,
+    reconciler: Reconciler,
+    gateway: Arc<Gateway>,
+    config: config::Config,
+}
+
+impl Bench {
+    fn new(upstream: SocketAddr, rules: &str, after_grant: AfterGrant) -> Self {
+        let text = format!(
+            "version: 1\nupstreams:\n  bank:\n    listen: 127.0.0.1:1\n    url: http://{upstream}{rules}"
+        );
+        let (config, _) = config::parse(&text, "test.yaml").unwrap();
+        let rules = Arc::clone(&config.upstreams[0]);
+        let endpoint = Endpoint::new(
+            &rules.url.to_string(),
+            &TlsMaterial::default(),
+            rules.fresh_connections,
+        )
+        .unwrap();
+        let limits = Limits {
+            response: Duration::from_millis(rules.timeouts.response.0),
+            ..Limits::default()
+        };
+        let gateway = Arc::new(Gateway {
+            config: rules,
+            pool: EffectPool::new(endpoint.clone(), limits),
+            pass: PassThrough::new(endpoint.clone(), &limits),
+            endpoint,
+        });
+        let backend = Interrupted {
+            inner: MemoryBackend::new(INSTANCE),
+            grants: Mutex::default(),
+            after_grant,
+        };
+        let dispatcher = Dispatcher {
+            register: Register::new(Arc::new(backend), INSTANCE),
+            clock: Clock::system().unwrap(),
+            waiters: Waiters::default(),
+            supervisor: Supervisor::default(),
+            metrics: Metrics::new(),
+            record_timeout: Duration::from_secs(2),
+            attempts: Arc::new(AtomicU64::new(1)),
+        };
+        let gateways = Arc::new(Gateways::new([Arc::clone(&gateway)]));
+        let reconciler = Reconciler::new(dispatcher.clone(), gateways);
+        Self {
+            dispatcher,
+            reconciler,
+            gateway,
+            config,
+        }
+    }
+
+    fn route(&self) -> (Arc<Protect>, PathParams) {
+        let path = RequestPath::parse("/payments").unwrap();
+        match self.gateway.config.route(&http::Method::POST, &path) {
+            Route::Protect {
+                protect, params, ..
+            } => (Arc::clone(protect), params),
+            Route::Pass | Route::Observe | Route::Deny => panic!("no effect"),
+        }
+    }
+
+    async fn pay(&self, key: &str, body: &'static str) -> Reply {
+        let (protect, params) = self.route();
+        let (head, ()) = Request::post("/payments")
+            .header("Idempotency-Key", key)
+            .body(())
+            .unwrap()
+            .into_parts();
+        let fingerprints = FingerprintKey::new(&[7; 32]);
+        let scope = Scope {
+            tenant: &self.config.tenant,
+            upstream: &self.gateway.config,
+            fingerprints: &fingerprints,
+        };
+        let identified = identify::identify(
+            scope,
+            identify::Effect {
+                protect: &protect,
+                params: &params,
+                head: &head,
+                body: body.into(),
+                first_attempt: self.dispatcher.next_attempt(),
+            },
+        )
+        .unwrap();
+        let effect = Effect {
+            dispatcher: self.dispatcher.clone(),
+            reconciler: self.reconciler.clone(),
+            gateway: Arc::clone(&self.gateway),
+            protect,
+            teller: Teller {
+                resource: None,
+                uncertain_status: StatusCode::GATEWAY_TIMEOUT,
+            },
+            identified,
+        };
+        effect.run().await.0.reply
+    }
+}
+
+/// Reads one request with its content.
+fn read_request(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut piece = [0; 1024];
+    loop {
+        let read = stream.read(&mut piece).unwrap();
+        text.extend_from_slice(&piece[..read]);
+        let seen = String::from_utf8_lossy(&text).into_owned();
+        let length = |head: &str| {
+            let line = head.lines().find_map(|line| {
+                line.to_lowercase()
+                    .strip_prefix("content-length: ")?
+                    .parse()
+                    .ok()
+            });
+            line.unwrap_or(0_usize)
+        };
+        if let Some((head, content)) = seen.split_once("\r\n\r\n")
+            && content.len() >= length(head)
+        {
+            return seen;
+        }
+        assert!(read > 0, "the request ended early: {seen}");
+    }
+}
+
+fn answer(stream: &mut TcpStream, status: u16) {
+    write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok").unwrap();
+}
+
+/// A connection dies unused, the request goes out on another, and that answer is lost. What was said
+/// of the first attempt (nothing was sent) must not be told of the second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_was_sent_is_never_told_of_an_attempt_that_was() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (close, closing) = std::sync::mpsc::channel::<()>();
+    let (closed, is_closed) = std::sync::mpsc::channel::<()>();
+    let upstream = std::thread::spawn(move || {
+        let (unused, _) = listener.accept().unwrap();
+        closing.recv().unwrap();
+        drop(unused);
+        closed.send(()).unwrap();
+        let (mut lost, _) = listener.accept().unwrap();
+        let first = read_request(&mut lost);
+        drop(lost);
+        let (mut settled, _) = listener.accept().unwrap();
+        let again = read_request(&mut settled);
+        answer(&mut settled, 201);
+        assert_eq!(first, again);
+    });
+    let (close, is_closed) = (Mutex::new(close), Mutex::new(is_closed));
+    let bench = Bench::new(
+        address,
+        IDEMPOTENT,
+        Box::new(move |grant| {
+            if grant == 1 {
+                close.lock().unwrap().send(()).unwrap();
+                is_closed.lock().unwrap().recv().unwrap();
+            }
+        }),
+    );
+    let told = bench.pay("k", "{}").await;
+    assert_eq!(told.status, StatusCode::CREATED, "{:?}", told.body);
+    upstream.join().unwrap();
+}
