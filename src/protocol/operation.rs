@@ -14,7 +14,7 @@ use super::ids::{
 use super::outcome::{
     Answer, AnswerClass, Evidence, Interruption, Phase, Provenance, Unsent, Verdict,
 };
-use super::policy::{Order, Ownership, SettlePolicy};
+use super::policy::{LISTEN, Order, Ownership, SettlePolicy};
 use super::time::{Millis, Moment};
 
 /// Where an operation's identity came from.
@@ -206,7 +206,11 @@ impl Attempt {
             AttemptEnd::Silent => {
                 living.contains(self.id.instance) && !now.is_past(&self.at, self.overdue_after)
             }
-            AttemptEnd::Open(..) => living.contains(self.id.instance),
+            // A listener that is gone without a word must not hold its operation for ever.
+            AttemptEnd::Open(..) => {
+                let at_most = self.overdue_after.plus(LISTEN);
+                living.contains(self.id.instance) && !now.is_past(&self.at, at_most)
+            }
             AttemptEnd::Closed(..) | AttemptEnd::Ambiguous(_) | AttemptEnd::Disproved(_) => false,
         }
     }
@@ -381,7 +385,7 @@ impl Operation {
                 },
             ) => {
                 // It denies only its own attempt: a contradiction where no other can have done it.
-                let sole = self.unproven() <= 1;
+                let sole = self.is_sole_attempt(index);
                 if its_own && sole {
                     Effect::Contradiction
                 } else {
@@ -454,11 +458,11 @@ impl Operation {
             }
             Evidence::Answered { answer, class } => match class {
                 AnswerClass::Applied => self.complete_from(index, Verdict::Applied, answer, now),
-                AnswerClass::Refused if self.refusal_is_definitive() => {
+                AnswerClass::Refused if self.refusal_is_definitive(index) => {
                     self.complete_from(index, Verdict::Refused, answer, now);
                 }
                 // A condition that fails on a repeat may fail because the first attempt met it.
-                AnswerClass::ConditionFailed if self.is_sole_attempt() => {
+                AnswerClass::ConditionFailed if self.is_sole_attempt(index) => {
                     self.complete_from(index, Verdict::Refused, answer, now);
                 }
                 AnswerClass::NotProcessed => {
@@ -480,13 +484,30 @@ impl Operation {
 
     /// A refusal of a repeat says nothing of the earlier attempts, unless the upstream remembers
     /// refusals under the key.
-    fn refusal_is_definitive(&self) -> bool {
+    fn refusal_is_definitive(&self, index: usize) -> bool {
         let remembered = self.settle.key.is_some_and(|key| key.remembers_refusals);
-        self.is_sole_attempt() || (remembered && self.settle.capability.idempotent)
+        self.is_sole_attempt(index)
+            || (remembered && self.settle.capability.idempotent && self.others_share_its_key(index))
     }
 
-    fn is_sole_attempt(&self) -> bool {
-        self.unproven() <= 1
+    /// Has no other attempt than this one perhaps had an effect?
+    fn is_sole_attempt(&self, index: usize) -> bool {
+        self.other_unproven(index).next().is_none()
+    }
+
+    /// An upstream remembers a refusal under the key that it refused, and under no other.
+    fn others_share_its_key(&self, index: usize) -> bool {
+        let round = self.attempts.get(index).map(|attempt| attempt.round);
+        self.other_unproven(index)
+            .all(|other| Some(other.round) == round)
+    }
+
+    fn other_unproven(&self, index: usize) -> impl Iterator<Item = &Attempt> {
+        self.attempts
+            .iter()
+            .enumerate()
+            .filter(move |(other, attempt)| *other != index && attempt.may_have_acted())
+            .map(|(_, attempt)| attempt)
     }
 
     /// Attempts that nobody has disproved.
@@ -545,9 +566,23 @@ impl Operation {
             .filter(|attempt| disproved(attempt))
             .count()
             > DISPROVED_KEPT
-            && let Some(oldest) = self.attempts.iter().position(disproved)
+            && let Some(oldest) = self
+                .attempts
+                .iter()
+                .position(|attempt| !attempt.may_still_surprise())
+                .or_else(|| self.attempts.iter().position(disproved))
         {
             self.attempts.remove(oldest);
+        }
+    }
+
+    /// Whatever admits an operation again has proof that no earlier attempt had an effect, a refusal
+    /// that covers them all included. They stay listed, for late proof of the opposite.
+    pub(super) fn rule_out_earlier_attempts(&mut self) {
+        for attempt in &mut self.attempts {
+            if attempt.may_have_acted() {
+                attempt.end = AttemptEnd::Disproved(Provenance::Answer);
+            }
         }
     }
 
@@ -566,6 +601,10 @@ impl Operation {
         // The operation is complete *as that form*; a corrected caller then finds another
         // fingerprint.
         self.fingerprint = attempt.fingerprint;
+        if verdict == Verdict::Applied {
+            // Final, and under that key: another key's acceptance is another effect.
+            self.key_use.round = attempt.round;
+        }
         let by = attempt.id;
         self.attempts.remove(index);
         self.complete(

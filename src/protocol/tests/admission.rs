@@ -530,3 +530,16 @@ fn an_id_with_the_generation_lives_within_its_incarnation() {
     let again = world.granted(&publish);
     assert_eq!(again.key, key("publish:107").within(Incarnation(1)));
 }
+
+#[test]
+fn a_twin_never_gets_the_outcome_of_what_the_first_was_corrected_to() {
+    let answer_twins =
+        |id| Ask::fenced(id, "107").with(|a| a.fence_policy().if_twin = IfTwin::Answer);
+    let mut world = World::new();
+    let first = world.granted(&answer_twins("key-1"));
+    world.admit(&answer_twins("key-2"));
+    world.record(&first, not_sent());
+    let corrected = world.granted(&answer_twins("key-1").payload(2));
+    world.record(&corrected, applied());
+    world.granted(&answer_twins("key-2"));
+}
