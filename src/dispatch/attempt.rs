@@ -21,14 +21,12 @@ use crate::protocol::command::{Admission, Admit, Grant, Turn};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Effect, State};
 use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::policy::LISTEN;
 use crate::protocol::view::Record as Found;
 use crate::store::permit::{Permit, Receipt};
 use crate::store::{Admitted, Register, StoreError};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{Reserved, Sent};
-
-/// How long an attempt listens for a late answer where no settle step needs the connection closed.
-const LISTEN: Duration = Duration::from_secs(600);
 
 /// Everything an attempt needs that outlives it. Cheap to clone.
 #[derive(Clone)]
@@ -172,6 +170,7 @@ impl Dispatcher {
         let key = permit.grant().key.clone();
         // Keeps the flight alive, so that a request to close always finds it.
         let ticket = self.waiters.watch(&key);
+        let closing = ticket.closing();
         if let Some(unsent) = self.last_look(permit.grant()).await {
             // Dropped unused, the connection goes back.
             drop(connection);
@@ -200,8 +199,9 @@ impl Dispatcher {
             }
             Sent::Interrupted { receipt, late } => {
                 self.settle_receipt(&ticket, receipt, Some(tell)).await;
-                let closing = ticket.closing();
-                let receipt = late.wait(LISTEN, closing.asked()).await;
+                let receipt = late
+                    .wait(Duration::from_millis(LISTEN.0), closing.asked())
+                    .await;
                 self.settle_receipt(&ticket, receipt, None::<fn(Report)>)
                     .await;
             }
