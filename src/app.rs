@@ -157,9 +157,7 @@ impl Instance {
                 }
             });
         }
-        let reconciler = self.reconciler.clone();
-        self.supervisor
-            .background(async move { reconciler.run().await });
+        self.reconciler.start();
         tracing::info!(instance = %self.register.instance(), config = self.config.digest, "serving");
         stop.await;
         tracing::info!(

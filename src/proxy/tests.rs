@@ -19,11 +19,11 @@ use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::waiters::Waiters;
-use crate::expression::{PathParams, RequestPath};
+use crate::expression::RequestPath;
 use crate::protocol::command::{Command, Reply as Replied, Ruling};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
-use crate::protocol::operation::Operation;
+use crate::protocol::operation::{Attempt, AttemptEnd, Operation};
 use crate::protocol::view::Record as Found;
 use crate::reconcile::Reconciler;
 use crate::store::memory::MemoryBackend;
@@ -33,7 +33,7 @@ use crate::store::{
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
 use crate::wire::fingerprint::FingerprintKey;
-use crate::wire::identify::{self, Scope};
+use crate::wire::identify::{self, Identified, Scope};
 use crate::wire::reply::Reply;
 
 const INSTANCE: InstanceId = InstanceId(1);
@@ -46,6 +46,18 @@ const IDEMPOTENT: &str = "
       - on: POST /payments
         once: { header: Idempotency-Key }
         join: 5s
+";
+
+const FENCED: &str = "
+    capability: [idempotent]
+    key: { header: Idempotency-Key, lifetime: 24h, value: derived }
+    timeouts: { connect: 2s, response: 300ms, dispatch: 5s }
+    effects:
+      - on: POST /payments
+        once: { header: Idempotency-Key }
+        fence:
+          resource: { header: X-Account }
+          token: { header: Fencing-Token, mode: require }
 ";
 
 /// What happens after an admission was granted and committed, before its sender knows.
@@ -125,40 +137,38 @@ impl Backend for Interrupted {
 struct Bench {
     dispatcher: Dispatcher,
     reconciler: Reconciler,
-    gateway: Arc<Gateway>,
+    gateways: Vec<Arc<Gateway>>,
     config: config::Config,
 }
 
 impl Bench {
     fn new(upstream: SocketAddr, rules: &str, after_grant: AfterGrant) -> Self {
-        let text = format!(
-            "version: 1\nupstreams:\n  bank:\n    listen: 127.0.0.1:1\n    url: http://{upstream}{rules}"
-        );
+        let register = (INSTANCE, MemoryBackend::new(INSTANCE));
+        Self::before(&[upstream], rules, register, after_grant)
+    }
+
+    fn before(
+        upstreams: &[SocketAddr],
+        rules: &str,
+        (instance, inner): (InstanceId, MemoryBackend),
+        after_grant: AfterGrant,
+    ) -> Self {
+        let mut text = "version: 1\nupstreams:\n".to_owned();
+        for (number, upstream) in upstreams.iter().enumerate() {
+            let port = number + 1;
+            text.push_str(&format!(
+                "  bank-{number}:\n    listen: 127.0.0.1:{port}\n    url: http://{upstream}{rules}"
+            ));
+        }
         let (config, _) = config::parse(&text, "test.yaml").unwrap();
-        let rules = Arc::clone(&config.upstreams[0]);
-        let endpoint = Endpoint::new(
-            &rules.url.to_string(),
-            &TlsMaterial::default(),
-            rules.fresh_connections,
-        )
-        .unwrap();
-        let limits = Limits {
-            response: Duration::from_millis(rules.timeouts.response.0),
-            ..Limits::default()
-        };
-        let gateway = Arc::new(Gateway {
-            config: rules,
-            pool: EffectPool::new(endpoint.clone(), limits),
-            pass: PassThrough::new(endpoint.clone(), &limits),
-            endpoint,
-        });
+        let gateways: Vec<_> = config.upstreams.iter().map(gateway).collect();
         let backend = Interrupted {
-            inner: MemoryBackend::new(INSTANCE),
+            inner,
             grants: Mutex::default(),
             after_grant,
         };
         let dispatcher = Dispatcher {
-            register: Register::new(Arc::new(backend), INSTANCE),
+            register: Register::new(Arc::new(backend), instance),
             clock: Clock::system().unwrap(),
             waiters: Waiters::default(),
             supervisor: Supervisor::default(),
@@ -166,54 +176,56 @@ impl Bench {
             record_timeout: Duration::from_secs(2),
             attempts: Arc::new(AtomicU64::new(1)),
         };
-        let gateways = Arc::new(Gateways::new([Arc::clone(&gateway)]));
-        let reconciler = Reconciler::new(dispatcher.clone(), gateways);
+        let known = Arc::new(Gateways::new(gateways.iter().map(Arc::clone)));
+        let reconciler = Reconciler::new(dispatcher.clone(), known);
         Self {
             dispatcher,
             reconciler,
-            gateway,
+            gateways,
             config,
         }
     }
 
-    fn route(&self) -> (Arc<Protect>, PathParams) {
+    fn identified(&self, upstream: usize, key: &str) -> (Arc<Protect>, Identified) {
+        let rules = &self.gateways[upstream].config;
         let path = RequestPath::parse("/payments").unwrap();
-        match self.gateway.config.route(&http::Method::POST, &path) {
+        let (protect, params) = match rules.route(&http::Method::POST, &path) {
             Route::Protect {
                 protect, params, ..
             } => (Arc::clone(protect), params),
             Route::Pass | Route::Observe | Route::Deny => panic!("no effect"),
-        }
-    }
-
-    async fn pay(&self, key: &str, body: &'static str) -> Reply {
-        let (protect, params) = self.route();
+        };
         let (head, ()) = Request::post("/payments")
             .header("Idempotency-Key", key)
+            .header("X-Account", "a")
+            .header("Fencing-Token", "108")
             .body(())
             .unwrap()
             .into_parts();
         let fingerprints = FingerprintKey::new(&[7; 32]);
         let scope = Scope {
             tenant: &self.config.tenant,
-            upstream: &self.gateway.config,
+            upstream: rules,
             fingerprints: &fingerprints,
         };
-        let identified = identify::identify(
-            scope,
-            identify::Effect {
-                protect: &protect,
-                params: &params,
-                head: &head,
-                body: body.into(),
-                first_attempt: self.dispatcher.next_attempt(),
-            },
-        )
-        .unwrap();
+        let effect = identify::Effect {
+            protect: &protect,
+            params: &params,
+            head: &head,
+            body: "{}".into(),
+            first_attempt: self.dispatcher.next_attempt(),
+        };
+        let identified = identify::identify(scope, effect).unwrap();
+        (protect, identified)
+    }
+
+    /// A caller pays.
+    async fn pay(&self, upstream: usize, key: &str) -> Reply {
+        let (protect, identified) = self.identified(upstream, key);
         let effect = Effect {
             dispatcher: self.dispatcher.clone(),
             reconciler: self.reconciler.clone(),
-            gateway: Arc::clone(&self.gateway),
+            gateway: Arc::clone(&self.gateways[upstream]),
             protect,
             teller: Teller {
                 resource: None,
@@ -223,6 +235,30 @@ impl Bench {
         };
         effect.run().await.0.reply
     }
+
+    /// An intent is committed, and nothing more is heard of its attempt.
+    async fn intend(&self, upstream: usize, key: &str) {
+        let (_, identified) = self.identified(upstream, key);
+        let (attempt, now) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
+        let admit = identified.admit(attempt, now, true);
+        let admitted = self.dispatcher.register.admit(admit).await.unwrap();
+        assert!(admitted.permit.is_some());
+    }
+}
+
+fn gateway(rules: &Arc<config::Upstream>) -> Arc<Gateway> {
+    let url = rules.url.to_string();
+    let endpoint = Endpoint::new(&url, &TlsMaterial::default(), rules.fresh_connections).unwrap();
+    let limits = Limits {
+        response: Duration::from_millis(rules.timeouts.response.0),
+        ..Limits::default()
+    };
+    Arc::new(Gateway {
+        config: Arc::clone(rules),
+        pool: EffectPool::new(endpoint.clone(), limits),
+        pass: PassThrough::new(endpoint.clone(), &limits),
+        endpoint,
+    })
 }
 
 /// Reads one request with its content.
@@ -287,7 +323,100 @@ async fn nothing_was_sent_is_never_told_of_an_attempt_that_was() {
             }
         }),
     );
-    let told = bench.pay("k", "{}").await;
+    let told = bench.pay(0, "k").await;
     assert_eq!(told.status, StatusCode::CREATED, "{:?}", told.body);
     upstream.join().unwrap();
+}
+
+/// More operations are uncertain at an upstream that is away than are settled at once; another
+/// upstream's are settled all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upstream_that_is_away_holds_up_no_other() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let away = nobody.local_addr().unwrap();
+    drop(nobody);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstreams = [away, listener.local_addr().unwrap()];
+    let nothing = || -> AfterGrant { Box::new(|_| ()) };
+    let backend = MemoryBackend::new(INSTANCE);
+    let before = Bench::before(
+        &upstreams,
+        IDEMPOTENT,
+        (INSTANCE, backend.clone()),
+        nothing(),
+    );
+    for number in 0..100 {
+        before.intend(0, &format!("away-{number}")).await;
+    }
+    before.intend(1, "k").await;
+
+    let next = InstanceId(2);
+    let after = Bench::before(
+        &upstreams,
+        IDEMPOTENT,
+        (next, backend.reopened(next)),
+        nothing(),
+    );
+    after.reconciler.start();
+    let settled = tokio::task::spawn_blocking(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_request(&mut stream);
+        answer(&mut stream, 201);
+    });
+    tokio::time::timeout(Duration::from_secs(20), settled)
+        .await
+        .expect("the other upstream's operation is sent again")
+        .unwrap();
+    after.dispatcher.supervisor.begin_drain();
+}
+
+/// A request that was read before draining began, and decided after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_begun_once_draining_has_begun() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let bench = Bench::new(address, IDEMPOTENT, Box::new(|_| panic!("granted")));
+    bench.dispatcher.supervisor.begin_drain();
+    let told = bench.pay(0, "k").await;
+    assert_eq!(told.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+/// Its caller is gone and nobody asks for it: an effect under a fence whose attempt listens for a late
+/// answer is found by the pass, closed and sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pass_goes_on_with_a_fenced_effect_that_only_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let bench = Bench::new(address, FENCED, Box::new(|_| ()));
+    let upstream = tokio::task::spawn_blocking(move || {
+        let (mut silent, _) = listener.accept().unwrap();
+        let first = read_request(&mut silent);
+        let (mut again, _) = listener.accept().unwrap();
+        assert_eq!(read_request(&mut again), first);
+        answer(&mut again, 201);
+    });
+    let (_, identified) = bench.identified(0, "k");
+    // The caller hangs up once its request is on the wire.
+    let hung_up = tokio::time::timeout(Duration::from_millis(150), bench.pay(0, "k")).await;
+    assert!(hung_up.is_err(), "nobody answers");
+    let listens = async {
+        loop {
+            let read = bench.dispatcher.register.read();
+            let stored = read.operation(&identified.key, false).await.unwrap();
+            let ends = stored.map(|stored| stored.operation.attempts);
+            let open = |attempt: &Attempt| matches!(attempt.end, AttemptEnd::Open(..));
+            if ends.is_some_and(|attempts| attempts.iter().any(open)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, listens).await.unwrap();
+    bench.reconciler.start();
+    tokio::time::timeout(limit, upstream)
+        .await
+        .expect("it is sent again")
+        .unwrap();
+    bench.dispatcher.supervisor.begin_drain();
 }
