@@ -66,7 +66,7 @@ pub enum Report {
         /// The attempt.
         attempt: AttemptId,
         /// The state after the transaction.
-        state: State,
+        state: Box<State>,
         /// Which admission, and which form, the record is at after it.
         turn: Turn,
         /// What the attempt showed.
@@ -270,7 +270,7 @@ impl Dispatcher {
         if let Some(tell) = tell {
             tell(Report::Recorded {
                 attempt,
-                state,
+                state: Box::new(state),
                 turn,
                 evidence,
             });

@@ -207,12 +207,10 @@ impl Effect {
     ) -> After {
         let form = self.identified.fingerprint;
         let (attempt, state, admitted, evidence) = match report {
-            // Late proof completed it as an earlier form; this one was not carried out.
-            Some(Report::Recorded {
-                state: State::Completed(_),
-                turn,
-                ..
-            }) if turn.form != form => {
+            // Late proof completed it as an earlier form, and that is what the record holds.
+            Some(Report::Recorded { state, turn, .. })
+                if turn.form != form && matches!(*state, State::Completed(_)) =>
+            {
                 return After::Told(self.teller.refused(key, &Rejection::KeyReused));
             }
             Some(Report::Recorded {
@@ -220,7 +218,7 @@ impl Effect {
                 state,
                 turn,
                 evidence,
-            }) => (attempt, Some(state), turn.admitted, evidence),
+            }) => (attempt, Some(*state), turn.admitted, evidence),
             // The record did not commit in time: whatever the upstream said, it is not certain yet.
             Some(Report::Unrecorded { attempt, evidence }) => (attempt, None, 0, evidence),
             None => return After::Told(self.teller.uncertain(key)),

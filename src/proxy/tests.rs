@@ -20,7 +20,7 @@ use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::waiters::Waiters;
 use crate::expression::RequestPath;
-use crate::protocol::command::{Command, Reply as Replied, Ruling};
+use crate::protocol::command::{Command, Reply as Replied, Resolution, Resolve, Ruling};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::{Attempt, AttemptEnd, Operation};
@@ -37,6 +37,9 @@ use crate::wire::identify::{self, Identified, Scope};
 use crate::wire::reply::Reply;
 
 const INSTANCE: InstanceId = InstanceId(1);
+
+/// Nothing here takes longer, unless it never comes.
+const LIMIT: Duration = Duration::from_secs(20);
 
 const IDEMPOTENT: &str = "
     capability: [idempotent]
@@ -156,9 +159,9 @@ impl Bench {
         let mut text = "version: 1\nupstreams:\n".to_owned();
         for (number, upstream) in upstreams.iter().enumerate() {
             let port = number + 1;
-            text.push_str(&format!(
+            text += &format!(
                 "  bank-{number}:\n    listen: 127.0.0.1:{port}\n    url: http://{upstream}{rules}"
-            ));
+            );
         }
         let (config, _) = config::parse(&text, "test.yaml").unwrap();
         let gateways: Vec<_> = config.upstreams.iter().map(gateway).collect();
@@ -187,6 +190,15 @@ impl Bench {
     }
 
     fn identified(&self, upstream: usize, key: &str) -> (Arc<Protect>, Identified) {
+        self.identified_with(upstream, key, "{}")
+    }
+
+    fn identified_with(
+        &self,
+        upstream: usize,
+        key: &str,
+        body: &'static str,
+    ) -> (Arc<Protect>, Identified) {
         let rules = &self.gateways[upstream].config;
         let path = RequestPath::parse("/payments").unwrap();
         let (protect, params) = match rules.route(&http::Method::POST, &path) {
@@ -212,7 +224,7 @@ impl Bench {
             protect: &protect,
             params: &params,
             head: &head,
-            body: "{}".into(),
+            body: body.into(),
             first_attempt: self.dispatcher.next_attempt(),
         };
         let identified = identify::identify(scope, effect).unwrap();
@@ -221,7 +233,11 @@ impl Bench {
 
     /// A caller pays.
     async fn pay(&self, upstream: usize, key: &str) -> Reply {
-        let (protect, identified) = self.identified(upstream, key);
+        self.pay_with(upstream, key, "{}").await
+    }
+
+    async fn pay_with(&self, upstream: usize, key: &str, body: &'static str) -> Reply {
+        let (protect, identified) = self.identified_with(upstream, key, body);
         let effect = Effect {
             dispatcher: self.dispatcher.clone(),
             reconciler: self.reconciler.clone(),
@@ -234,6 +250,23 @@ impl Bench {
             identified,
         };
         effect.run().await.0.reply
+    }
+
+    /// Waits until the attempt has outlasted its response limit and listens for a late answer.
+    async fn until_listening(&self, key: &OperationKey) {
+        let listens = async {
+            loop {
+                let read = self.dispatcher.register.read();
+                let stored = read.operation(key, false).await.unwrap();
+                let ends = stored.map(|stored| stored.operation.attempts);
+                let open = |attempt: &Attempt| matches!(attempt.end, AttemptEnd::Open(..));
+                if ends.is_some_and(|attempts| attempts.iter().any(open)) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, listens).await.unwrap();
     }
 
     /// An intent is committed, and nothing more is heard of its attempt.
@@ -363,7 +396,7 @@ async fn an_upstream_that_is_away_holds_up_no_other() {
         read_request(&mut stream);
         answer(&mut stream, 201);
     });
-    tokio::time::timeout(Duration::from_secs(20), settled)
+    tokio::time::timeout(LIMIT, settled)
         .await
         .expect("the other upstream's operation is sent again")
         .unwrap();
@@ -399,24 +432,63 @@ async fn a_pass_goes_on_with_a_fenced_effect_that_only_listens() {
     // The caller hangs up once its request is on the wire.
     let hung_up = tokio::time::timeout(Duration::from_millis(150), bench.pay(0, "k")).await;
     assert!(hung_up.is_err(), "nobody answers");
-    let listens = async {
-        loop {
-            let read = bench.dispatcher.register.read();
-            let stored = read.operation(&identified.key, false).await.unwrap();
-            let ends = stored.map(|stored| stored.operation.attempts);
-            let open = |attempt: &Attempt| matches!(attempt.end, AttemptEnd::Open(..));
-            if ends.is_some_and(|attempts| attempts.iter().any(open)) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let limit = Duration::from_secs(20);
-    tokio::time::timeout(limit, listens).await.unwrap();
+    bench.until_listening(&identified.key).await;
     bench.reconciler.start();
-    tokio::time::timeout(limit, upstream)
+    tokio::time::timeout(LIMIT, upstream)
         .await
         .expect("it is sent again")
         .unwrap();
     bench.dispatcher.supervisor.begin_drain();
+}
+
+/// A person said that it was not applied, and was wrong: while a corrected request is on its way, the
+/// first one's answer comes after all. The corrected caller is not given the other request's outcome.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_corrected_request_is_never_answered_with_the_outcome_of_the_earlier_form() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (late, comes_late) = std::sync::mpsc::channel::<()>();
+    let (answered, was_answered) = std::sync::mpsc::channel::<()>();
+    let upstream = std::thread::spawn(move || {
+        let (mut first, _) = listener.accept().unwrap();
+        read_request(&mut first);
+        comes_late.recv().unwrap();
+        answer(&mut first, 201);
+        answered.send(()).unwrap();
+        // The corrected request finds, on its last look, that it is not to be sent.
+        listener
+    });
+    let (late, was_answered) = (Mutex::new(late), Mutex::new(was_answered));
+    let bench = Arc::new(Bench::new(
+        address,
+        FENCED,
+        Box::new(move |grant| {
+            if grant == 2 {
+                late.lock().unwrap().send(()).unwrap();
+                was_answered.lock().unwrap().recv().unwrap();
+            }
+        }),
+    ));
+    let (_, identified) = bench.identified(0, "k");
+    let key = identified.key.clone();
+    let hung_up = tokio::time::timeout(Duration::from_millis(150), bench.pay(0, "k")).await;
+    assert!(hung_up.is_err(), "nobody answers yet");
+    bench.until_listening(&key).await;
+    let wrong = Resolve {
+        key: key.clone(),
+        verdict: Resolution::NotApplied { new_key: false },
+        operator: "carol".to_owned(),
+        reason: "looked in the wrong ledger".to_owned(),
+        at: bench.dispatcher.clock.now(),
+    };
+    bench.dispatcher.register.resolve(wrong).await.unwrap();
+
+    let told = bench.pay_with(0, "k", r#"{"corrected":true}"#).await;
+    assert_eq!(
+        told.status,
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "{:?}",
+        told.body
+    );
+    drop(upstream.join().unwrap());
 }
