@@ -157,9 +157,7 @@ impl Instance {
                 }
             });
         }
-        let reconciler = self.reconciler.clone();
-        self.supervisor
-            .background(async move { reconciler.run().await });
+        self.reconciler.start();
         tracing::info!(instance = %self.register.instance(), config = self.config.digest, "serving");
         stop.await;
         tracing::info!(
@@ -307,9 +305,11 @@ fn wake_waiters(dispatcher: &Dispatcher) -> api::Settled {
         let supervisor = dispatcher.supervisor.clone();
         supervisor.effect(async move {
             if let Ok(Some(stored)) = dispatcher.register.read().operation(&key, false).await {
+                let turn = stored.operation.turn();
                 let state = stored.operation.state;
                 dispatcher.waiters.publish(Ended {
                     key,
+                    turn,
                     attempt: None,
                     state,
                     evidence: None,

@@ -17,18 +17,16 @@ use super::gateway::Load;
 use super::supervisor::Supervisor;
 use super::waiters::{Ended, Ticket, Waiters};
 use crate::clock::{self, Clock};
-use crate::protocol::command::{Admission, Admit, Grant};
+use crate::protocol::command::{Admission, Admit, Grant, Turn};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Effect, State};
 use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::policy::LISTEN;
 use crate::protocol::view::Record as Found;
 use crate::store::permit::{Permit, Receipt};
 use crate::store::{Admitted, Register, StoreError};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{Reserved, Sent};
-
-/// How long an attempt listens for a late answer where no settle step needs the connection closed.
-const LISTEN: Duration = Duration::from_secs(600);
 
 /// Everything an attempt needs that outlives it. Cheap to clone.
 #[derive(Clone)]
@@ -68,7 +66,9 @@ pub enum Report {
         /// The attempt.
         attempt: AttemptId,
         /// The state after the transaction.
-        state: State,
+        state: Box<State>,
+        /// Which admission, and which form, the record is at after it.
+        turn: Turn,
         /// What the attempt showed.
         evidence: Evidence,
     },
@@ -170,6 +170,7 @@ impl Dispatcher {
         let key = permit.grant().key.clone();
         // Keeps the flight alive, so that a request to close always finds it.
         let ticket = self.waiters.watch(&key);
+        let closing = ticket.closing();
         if let Some(unsent) = self.last_look(permit.grant()).await {
             // Dropped unused, the connection goes back.
             drop(connection);
@@ -198,8 +199,9 @@ impl Dispatcher {
             }
             Sent::Interrupted { receipt, late } => {
                 self.settle_receipt(&ticket, receipt, Some(tell)).await;
-                let closing = ticket.closing();
-                let receipt = late.wait(LISTEN, closing.asked()).await;
+                let receipt = late
+                    .wait(Duration::from_millis(LISTEN.0), closing.asked())
+                    .await;
                 self.settle_receipt(&ticket, receipt, None::<fn(Report)>)
                     .await;
             }
@@ -251,7 +253,7 @@ impl Dispatcher {
             }
         };
         let (attempt, evidence) = (receipt.attempt(), receipt.evidence().clone());
-        let Some(state) = recorded else {
+        let Some((state, turn)) = recorded else {
             if let Some(tell) = tell {
                 tell(Report::Unrecorded { attempt, evidence });
             }
@@ -259,6 +261,7 @@ impl Dispatcher {
         };
         let ended = Ended {
             key: ticket.key().clone(),
+            turn,
             attempt: Some(attempt),
             state: state.clone(),
             evidence: Some(evidence.clone()),
@@ -267,14 +270,15 @@ impl Dispatcher {
         if let Some(tell) = tell {
             tell(Report::Recorded {
                 attempt,
-                state,
+                state: Box::new(state),
+                turn,
                 evidence,
             });
         }
     }
 
     /// Records until it is recorded; `None` where this process never can again.
-    async fn record(&self, key: &OperationKey, receipt: &Receipt) -> Option<State> {
+    async fn record(&self, key: &OperationKey, receipt: &Receipt) -> Option<(State, Turn)> {
         let mut pause = Duration::from_millis(20);
         loop {
             match self.register.record(receipt, self.clock.now()).await {
@@ -288,7 +292,7 @@ impl Dispatcher {
                             "contradiction: the evidence of this attempt speaks against the record"
                         );
                     }
-                    return recorded.state;
+                    return recorded.state.zip(recorded.turn);
                 }
                 Err(error) if !may_pass(&error) => {
                     tracing::error!(

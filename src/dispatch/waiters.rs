@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dashmap::DashMap;
 use tokio::sync::{Notify, SetOnce};
 
+use crate::protocol::command::Turn;
 use crate::protocol::ids::{AttemptId, Incarnation, OperationKey};
 use crate::protocol::operation::State;
 use crate::protocol::outcome::Evidence;
@@ -22,6 +23,8 @@ use crate::protocol::outcome::Evidence;
 pub struct Ended {
     /// Whose end, incarnation included.
     pub key: OperationKey,
+    /// Which admission of it, and which form, the record is at now.
+    pub turn: Turn,
     /// The attempt that ended; `None` if somebody else settled it.
     pub attempt: Option<AttemptId>,
     /// What the record holds now.
@@ -42,8 +45,8 @@ struct Flight {
     next: Arc<Page>,
     /// Live tickets.
     tickets: usize,
-    /// Tells the attempt that listens for a late answer to close.
-    close: Arc<Closing>,
+    /// Tells the attempts that listen for a late answer to close.
+    close: Arc<Requests>,
 }
 
 /// One end, and where the one after it will be.
@@ -52,27 +55,36 @@ struct Page {
     end: SetOnce<(Arc<Ended>, Arc<Page>)>,
 }
 
-/// A request to close an attempt that listens for a late answer.
+/// Requests to close attempts that listen for a late answer.
 #[derive(Default)]
-pub struct Closing {
-    asked: AtomicUsize,
+struct Requests {
+    made: AtomicUsize,
     wake: Notify,
+}
+
+/// How one attempt learns that it is to close. Whoever waits for the operation may outlive many
+/// attempts: a request that was made for an earlier one is not for this.
+pub struct Closing {
+    requests: Arc<Requests>,
+    before: usize,
 }
 
 impl Closing {
     /// Resolves once somebody asks.
     pub async fn asked(&self) {
         loop {
-            let woken = self.wake.notified();
-            if self.asked.load(Ordering::Acquire) > 0 {
+            let woken = self.requests.wake.notified();
+            if self.requests.made.load(Ordering::Acquire) > self.before {
                 return;
             }
             woken.await;
         }
     }
+}
 
-    fn ask(&self) {
-        self.asked.fetch_add(1, Ordering::Release);
+impl Requests {
+    fn make(&self) {
+        self.made.fetch_add(1, Ordering::Release);
         self.wake.notify_waiters();
     }
 }
@@ -125,7 +137,7 @@ impl Waiters {
     /// publishing its end.
     pub fn ask_to_close(&self, key: &OperationKey) {
         if let Some(flight) = self.flights.get(&key.within(Incarnation::default())) {
-            flight.close.ask();
+            flight.close.make();
         }
     }
 
@@ -160,13 +172,16 @@ impl Ticket {
         ended
     }
 
-    /// How an attempt of this operation is asked to close.
-    pub fn closing(&self) -> Arc<Closing> {
-        self.waiters
-            .flights
-            .get(&self.place)
-            .map(|flight| Arc::clone(&flight.close))
-            .unwrap_or_default()
+    /// How an attempt of this operation is asked to close. To be taken before the attempt begins:
+    /// whoever reads in its record that it listens can then ask, and is heard.
+    pub fn closing(&self) -> Closing {
+        let flight = self.waiters.flights.get(&self.place);
+        let requests = flight.map(|flight| Arc::clone(&flight.close));
+        let requests = requests.unwrap_or_default();
+        Closing {
+            before: requests.made.load(Ordering::Acquire),
+            requests,
+        }
     }
 }
 
@@ -179,7 +194,9 @@ impl Drop for Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::ids::{InstanceId, OperationId, Principal, Tenant, UpstreamId};
+    use crate::protocol::ids::{
+        Fingerprint, InstanceId, OperationId, Principal, Tenant, UpstreamId,
+    };
     use crate::protocol::operation::WhyNot;
     use crate::protocol::outcome::Unsent;
 
@@ -196,6 +213,14 @@ mod tests {
     fn ended(number: u64) -> Ended {
         Ended {
             key: key("a"),
+            turn: Turn {
+                admitted: 1,
+                form: Fingerprint {
+                    key: 0,
+                    form: 1,
+                    digest: [0; 32],
+                },
+            },
             attempt: Some(AttemptId {
                 instance: InstanceId(1),
                 number,
@@ -248,11 +273,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_to_close_reaches_who_listens_before_or_after() {
+    async fn a_request_to_close_reaches_the_attempt_that_had_begun_and_no_later_one() {
         let waiters = Waiters::default();
         let ticket = waiters.watch(&key("a"));
         let closing = ticket.closing();
         waiters.ask_to_close(&key("a"));
         closing.asked().await;
+        let next = ticket.closing();
+        assert!(
+            at_once(next.asked()).is_none(),
+            "the next attempt listens on"
+        );
+        waiters.ask_to_close(&key("a"));
+        next.asked().await;
+    }
+
+    /// What the future has to say at once.
+    fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match std::pin::pin!(future).poll(&mut context) {
+            std::task::Poll::Ready(said) => Some(said),
+            std::task::Poll::Pending => None,
+        }
     }
 }

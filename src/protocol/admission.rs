@@ -180,6 +180,7 @@ impl Desk<'_> {
                 Ok(Some(Ruling::Join {
                     key,
                     attempt: operation.attempts.last().map(|newest| newest.id),
+                    admitted: operation.admitted,
                     uncertain,
                 }))
             }
@@ -190,16 +191,22 @@ impl Desk<'_> {
 
     fn consult_note(&self, note: &TwinNote, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
         if note.fingerprint != self.admit.fingerprint {
-            return Err(Rejection::KeyReused);
+            return Err(match caller {
+                Caller::Stale(rejection) => rejection.clone(),
+                Caller::Tokenless | Caller::Holder(_) => Rejection::KeyReused,
+            });
         }
         match self.fenced().map(|(_, policy)| policy.if_twin) {
             Some(IfTwin::Refuse) => Err(Rejection::NearDuplicate {
                 first: Box::new(note.first.clone()),
             }),
             Some(IfTwin::Answer) => match &self.view.first {
-                // If the first ends NOT_APPLIED the note is void.
-                Some(first) => self.answer_from(first, caller),
-                None => Ok(None),
+                // If the first ends NOT_APPLIED the note is void; so it is where the first was
+                // then corrected, and is no twin any more.
+                Some(first) if first.fingerprint == note.fingerprint => {
+                    self.answer_from(first, caller)
+                }
+                Some(_) | None => Ok(None),
             },
             Some(IfTwin::Send) | None => Ok(None),
         }
@@ -373,6 +380,7 @@ impl Desk<'_> {
             IfTwin::Answer => Ok(Some(Ruling::Join {
                 key: first_key,
                 attempt: None,
+                admitted: 0,
                 uncertain: true,
             })),
             IfTwin::Refuse | IfTwin::Send => Err(Rejection::NearDuplicate {
@@ -389,6 +397,7 @@ impl Desk<'_> {
         let mut operation = self.intend(place);
         let round = operation.key_use.round;
         let look_again = operation.attempts.iter().any(Attempt::may_still_surprise);
+        operation.rule_out_earlier_attempts();
         operation.attempts.push(Attempt {
             id: self.admit.attempt,
             round,

@@ -257,6 +257,9 @@ pub enum Ruling {
         /// The attempt it joins: the newest one, where it is known here. A joiner gets the answer of
         /// this attempt, or of whatever settles the operation, never one of an earlier attempt.
         attempt: Option<AttemptId>,
+        /// How many attempts of it were admitted by then; 0 where that is not known here. Whatever
+        /// was said of it at an earlier count is not for this joiner.
+        admitted: u32,
         /// INTENDED, or UNCERTAIN and to be settled now?
         uncertain: bool,
     },
@@ -293,11 +296,23 @@ pub struct Grant {
     pub request: Option<Arc<StoredRequest>>,
 }
 
+/// Which of its admissions an operation is at, and in which form. Admissions only count up, so that
+/// news of an earlier one can be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// How many attempts were admitted so far.
+    pub admitted: u32,
+    /// The form in force: where the operation is COMPLETED, the one that it was completed as.
+    pub form: Fingerprint,
+}
+
 /// Where the operation stands after an attempt's evidence was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// Its state now; `None` if the register does not know the operation.
     pub state: Option<State>,
+    /// Its turn now; there exactly when the state is.
+    pub turn: Option<Turn>,
     /// What the evidence did.
     pub effect: Effect,
 }

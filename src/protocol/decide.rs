@@ -54,6 +54,7 @@ fn observe(view: &View, record: &RecordCommand) -> Decision {
         };
         return unchanged(Reply::Recorded(Recorded {
             state: None,
+            turn: None,
             effect,
         }));
     };
@@ -75,6 +76,7 @@ fn observe(view: &View, record: &RecordCommand) -> Decision {
     }
     let reply = Reply::Recorded(Recorded {
         state: Some(operation.state.clone()),
+        turn: Some(operation.turn()),
         effect,
     });
     if operation != *before {

@@ -27,6 +27,7 @@ pub mod decide;
 pub mod fence;
 pub mod ids;
 pub mod lease;
+mod observe;
 pub mod operation;
 pub mod outcome;
 pub mod plan;

@@ -1,19 +1,19 @@
-//! An operation's life: states, attempts, and what evidence does to them (contract §3).
+//! An operation's life: its record, its states, and how its attempts stand (contract §3).
 //!
-//! What always holds: NOT_APPLIED needs proof for *every* attempt that may have had an effect;
-//! COMPLETED never changes again, evidence against it is a contradiction; evidence belongs to the
-//! attempt that it came from and says nothing of earlier ones.
+//! What always holds: a state is a variant with its data; attempts that reached the upstream stay
+//! listed until they end; an INTENDED operation of a dead or overdue instance is UNCERTAIN to whoever
+//! looks.
 //!
-//! What it does not do: admit (`decide`), or choose the next settle step (`plan`).
+//! What it does not do: say what evidence changes (`observe`), admit (`decide`), or choose the next
+//! settle step (`plan`).
 
+use super::command::Turn;
 use super::ids::{
     AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceName,
     Round, Sequence,
 };
-use super::outcome::{
-    Answer, AnswerClass, Evidence, Interruption, Phase, Provenance, Unsent, Verdict,
-};
-use super::policy::{Order, Ownership, SettlePolicy};
+use super::outcome::{Answer, AnswerClass, Interruption, Phase, Provenance, Unsent, Verdict};
+use super::policy::{LISTEN, Order, Ownership, SettlePolicy};
 use super::time::{Millis, Moment};
 
 /// Where an operation's identity came from.
@@ -183,10 +183,6 @@ pub struct Completion {
     pub at: Moment,
 }
 
-/// How many attempts that reached the upstream without effect stay listed with an operation that is
-/// admitted again and again.
-const DISPROVED_KEPT: usize = 16;
-
 /// What evidence did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
@@ -205,7 +201,11 @@ impl Attempt {
             AttemptEnd::Silent => {
                 living.contains(self.id.instance) && !now.is_past(&self.at, self.overdue_after)
             }
-            AttemptEnd::Open(..) => living.contains(self.id.instance),
+            // A listener that is gone without a word must not hold its operation for ever.
+            AttemptEnd::Open(..) => {
+                let at_most = self.overdue_after.plus(LISTEN);
+                living.contains(self.id.instance) && !now.is_past(&self.at, at_most)
+            }
             AttemptEnd::Closed(..) | AttemptEnd::Ambiguous(_) | AttemptEnd::Disproved(_) => false,
         }
     }
@@ -269,6 +269,14 @@ impl Operation {
         self.state == State::Intended && self.has_live_attempt(living, now)
     }
 
+    /// Which admission it is at, and in which form.
+    pub fn turn(&self) -> Turn {
+        Turn {
+            admitted: self.admitted,
+            form: self.fingerprint,
+        }
+    }
+
     /// Is some attempt still acting or listening?
     pub fn has_live_attempt(&self, living: &super::view::Living, now: &Moment) -> bool {
         self.attempts
@@ -281,302 +289,6 @@ impl Operation {
         self.attempts
             .iter()
             .any(|attempt| attempt.end == AttemptEnd::Silent && attempt.is_live(living, now))
-    }
-
-    /// Applies what one attempt showed. `open`: its connection stays open for a late answer.
-    ///
-    /// Total over state × evidence: every pair has an arm of its own below.
-    pub fn observe(
-        &mut self,
-        attempt: AttemptId,
-        evidence: &Evidence,
-        open: bool,
-        now: Moment,
-    ) -> Effect {
-        let Some(index) = self.attempts.iter().position(|known| known.id == attempt) else {
-            return self.observe_forgotten(attempt, evidence);
-        };
-        match self.state {
-            State::Completed(_) => self.observe_completed(index, evidence),
-            State::Intended
-            | State::Uncertain
-            | State::NeedsAttention(_)
-            | State::NotApplied(_) => self.observe_unfinished(index, evidence, open, now),
-        }
-    }
-
-    /// Evidence of an attempt that is not listed: it sent nothing, or this is a repetition.
-    fn observe_forgotten(&self, attempt: AttemptId, evidence: &Evidence) -> Effect {
-        let applied = matches!(
-            evidence,
-            Evidence::Answered {
-                class: AnswerClass::Applied,
-                ..
-            }
-        );
-        let completed_it = match &self.state {
-            State::Completed(completion) => completion.attempt == Some(attempt),
-            State::Intended
-            | State::Uncertain
-            | State::NeedsAttention(_)
-            | State::NotApplied(_) => false,
-        };
-        if applied && !completed_it {
-            Effect::Contradiction
-        } else {
-            Effect::Nothing
-        }
-    }
-
-    fn observe_completed(&mut self, index: usize, evidence: &Evidence) -> Effect {
-        let State::Completed(completion) = &self.state else {
-            return Effect::Nothing;
-        };
-        let Some(attempt) = self.attempts.get(index) else {
-            return Effect::Nothing;
-        };
-        let its_own = completion.attempt.is_none_or(|by| by == attempt.id);
-        let effect = match (completion.verdict, evidence) {
-            (
-                Verdict::Applied,
-                Evidence::Answered {
-                    class: AnswerClass::Applied,
-                    ..
-                },
-            ) => {
-                // A second accepted attempt is a replay where the upstream deduplicates under the
-                // same key; elsewhere it is a second effect.
-                let same_key =
-                    self.settle.capability.idempotent && attempt.round == self.key_use.round;
-                let harmless = its_own || same_key || self.settle.capability.conditional;
-                if harmless {
-                    Effect::Nothing
-                } else {
-                    Effect::Contradiction
-                }
-            }
-            (
-                Verdict::Refused,
-                Evidence::Answered {
-                    class: AnswerClass::Applied,
-                    ..
-                },
-            ) => Effect::Contradiction,
-            (
-                Verdict::Applied,
-                Evidence::NotSent(_)
-                | Evidence::Answered {
-                    class:
-                        AnswerClass::Refused | AnswerClass::ConditionFailed | AnswerClass::NotProcessed,
-                    ..
-                },
-            ) => {
-                // It denies only its own attempt: a contradiction where no other can have done it.
-                let sole = self.unproven() <= 1;
-                if its_own && sole {
-                    Effect::Contradiction
-                } else {
-                    Effect::Nothing
-                }
-            }
-            (
-                Verdict::Refused,
-                Evidence::NotSent(_)
-                | Evidence::Answered {
-                    class:
-                        AnswerClass::Refused | AnswerClass::ConditionFailed | AnswerClass::NotProcessed,
-                    ..
-                },
-            )
-            | (
-                Verdict::Applied | Verdict::Refused,
-                Evidence::Interrupted { .. }
-                | Evidence::Answered {
-                    class: AnswerClass::Ambiguous,
-                    ..
-                },
-            ) => Effect::Nothing,
-        };
-        // The attempt has ended, whatever it showed.
-        self.attempts.remove(index);
-        effect
-    }
-
-    fn observe_unfinished(
-        &mut self,
-        index: usize,
-        evidence: &Evidence,
-        open: bool,
-        now: Moment,
-    ) -> Effect {
-        let Some(attempt) = self.attempts.get_mut(index) else {
-            return Effect::Nothing;
-        };
-        let before = attempt.end;
-        let disproved = !attempt.may_have_acted();
-        match evidence {
-            Evidence::NotSent(_)
-            | Evidence::Answered {
-                class: AnswerClass::NotProcessed,
-                ..
-            } if before == AttemptEnd::Disproved(Provenance::Answer) => {
-                return Effect::Nothing;
-            }
-            Evidence::NotSent(unsent) => {
-                self.disprove(index, WhyNot::NotSent(*unsent), now);
-            }
-            Evidence::Interrupted { phase, why } => {
-                // Silent, then listening, then closed: a write that is repeated late never goes back.
-                let end = match (before, open) {
-                    (AttemptEnd::Silent, true) => AttemptEnd::Open(*phase, *why),
-                    (AttemptEnd::Silent | AttemptEnd::Open(..), false) => {
-                        AttemptEnd::Closed(*phase, *why)
-                    }
-                    (AttemptEnd::Open(..), true)
-                    | (
-                        AttemptEnd::Closed(..)
-                        | AttemptEnd::Ambiguous(_)
-                        | AttemptEnd::Disproved(_),
-                        _,
-                    ) => return Effect::Nothing,
-                };
-                attempt.end = end;
-                self.become_uncertain(now);
-            }
-            Evidence::Answered { answer, class } => match class {
-                AnswerClass::Applied => self.complete_from(index, Verdict::Applied, answer, now),
-                AnswerClass::Refused if self.refusal_is_definitive() => {
-                    self.complete_from(index, Verdict::Refused, answer, now);
-                }
-                // A condition that fails on a repeat may fail because the first attempt met it.
-                AnswerClass::ConditionFailed if self.is_sole_attempt() => {
-                    self.complete_from(index, Verdict::Refused, answer, now);
-                }
-                AnswerClass::NotProcessed => {
-                    self.disprove(index, WhyNot::NotProcessed(answer.status), now);
-                }
-                AnswerClass::Refused | AnswerClass::ConditionFailed | AnswerClass::Ambiguous => {
-                    if disproved {
-                        return Effect::Nothing;
-                    }
-                    if let Some(attempt) = self.attempts.get_mut(index) {
-                        attempt.end = AttemptEnd::Ambiguous(answer.status);
-                    }
-                    self.become_uncertain(now);
-                }
-            },
-        }
-        Effect::Changed
-    }
-
-    /// A refusal of a repeat says nothing of the earlier attempts, unless the upstream remembers
-    /// refusals under the key.
-    fn refusal_is_definitive(&self) -> bool {
-        let remembered = self.settle.key.is_some_and(|key| key.remembers_refusals);
-        self.is_sole_attempt() || (remembered && self.settle.capability.idempotent)
-    }
-
-    fn is_sole_attempt(&self) -> bool {
-        self.unproven() <= 1
-    }
-
-    /// Attempts that nobody has disproved.
-    fn unproven(&self) -> usize {
-        self.attempts
-            .iter()
-            .filter(|attempt| attempt.may_have_acted())
-            .count()
-    }
-
-    /// Proof that one attempt had no effect. The verdict needs proof for all of them.
-    fn disprove(&mut self, index: usize, why: WhyNot, now: Moment) {
-        match why {
-            WhyNot::NotSent(_) => self.forget_unsent(index),
-            // It reached the upstream: its form stays listed, for late proof of the opposite.
-            WhyNot::NotProcessed(_) => self.mark_disproved(index, Provenance::Answer),
-            WhyNot::Said(by) => self.mark_disproved(index, by),
-        }
-        self.changed = now;
-        match (&self.state, self.unproven() == 0) {
-            // What somebody said stands: this attempt confirms it, or says nothing of the others.
-            (State::NotApplied(_), _) => {}
-            (_, true) => self.state = State::NotApplied(why),
-            (_, false) => self.become_uncertain(now),
-        }
-    }
-
-    /// Nothing left: the attempt is as if it had never been.
-    fn forget_unsent(&mut self, index: usize) {
-        let attempt = self.attempts.remove(index);
-        if attempt.resend {
-            // An attempt that sent nothing uses none up.
-            self.resends = self.resends.saturating_sub(1);
-        }
-        let began_the_lifetime = self
-            .key_use
-            .first
-            .is_some_and(|(first, _)| first == attempt.id);
-        let others = self
-            .attempts
-            .iter()
-            .any(|other| other.round == attempt.round);
-        if began_the_lifetime && !others {
-            self.key_use.first = None;
-        }
-    }
-
-    fn mark_disproved(&mut self, index: usize, by: Provenance) {
-        if let Some(attempt) = self.attempts.get_mut(index) {
-            attempt.end = AttemptEnd::Disproved(by);
-        }
-        let disproved = |attempt: &Attempt| !attempt.may_have_acted();
-        if self
-            .attempts
-            .iter()
-            .filter(|attempt| disproved(attempt))
-            .count()
-            > DISPROVED_KEPT
-            && let Some(oldest) = self.attempts.iter().position(disproved)
-        {
-            self.attempts.remove(oldest);
-        }
-    }
-
-    /// INTENDED becomes UNCERTAIN; whatever else stands, stays.
-    fn become_uncertain(&mut self, now: Moment) {
-        self.changed = now;
-        if self.state == State::Intended {
-            self.state = State::Uncertain;
-        }
-    }
-
-    fn complete_from(&mut self, index: usize, verdict: Verdict, answer: &Answer, now: Moment) {
-        let Some(attempt) = self.attempts.get(index) else {
-            return;
-        };
-        // The operation is complete *as that form*; a corrected caller then finds another
-        // fingerprint.
-        self.fingerprint = attempt.fingerprint;
-        let by = attempt.id;
-        self.attempts.remove(index);
-        self.complete(
-            Completion {
-                verdict,
-                provenance: Provenance::Answer,
-                attempt: Some(by),
-                answer: Some(answer.clone()),
-                at: now,
-            },
-            now,
-        );
-    }
-
-    /// Ends the operation. Attempts that are still open stay listed, so that what they bring can be
-    /// told apart from a repetition.
-    pub fn complete(&mut self, completion: Completion, now: Moment) {
-        self.state = State::Completed(completion);
-        self.request_kept = false;
-        self.changed = now;
     }
 }
 

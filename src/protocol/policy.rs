@@ -165,6 +165,9 @@ pub struct Timeouts {
 /// Slack after all limits before a silent attempt of a living instance counts as overdue.
 pub const GRACE: Millis = Millis(5_000);
 
+/// How long an attempt listens for a late answer at most, where no settle step closes it before.
+pub const LISTEN: Millis = Millis(600_000);
+
 impl Timeouts {
     /// INTENDED is overdue after this.
     pub fn overdue_after(&self) -> Millis {

@@ -13,7 +13,7 @@ use super::told::{Teller, Told};
 use crate::clock;
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::waiters::{Ended, Ticket};
-use crate::protocol::ids::{AttemptId, OperationKey};
+use crate::protocol::ids::{AttemptId, Fingerprint, OperationKey};
 use crate::protocol::operation::State;
 use crate::protocol::rejection::Rejection;
 use crate::protocol::view::Record;
@@ -27,8 +27,13 @@ pub(super) struct Asked {
     pub(super) own: OperationKey,
     /// Whom it joins: itself, or the first of twins.
     pub(super) joined: OperationKey,
+    /// What the caller asked for.
+    pub(super) form: Fingerprint,
     /// The attempt it joins, where it is known.
     pub(super) attempt: Option<AttemptId>,
+    /// How many attempts were admitted by then. A ticket is older than the question, and holds what
+    /// was said before it: of this caller's own earlier attempt, which sent nothing, for example.
+    pub(super) admitted: u32,
     /// Is it UNCERTAIN already?
     pub(super) uncertain: bool,
 }
@@ -91,7 +96,7 @@ impl Join<'_> {
     async fn wait(&self, ticket: &mut Ticket, uncertain: &mut bool) -> Joined {
         loop {
             let ended = ticket.next().await;
-            if ended.key != self.asked.joined {
+            if ended.key != self.asked.joined || ended.turn.admitted < self.asked.admitted {
                 continue;
             }
             match &ended.state {
@@ -100,6 +105,10 @@ impl Join<'_> {
                 State::NeedsAttention(_) => {
                     let rejection = Rejection::NeedsAttention(Box::new(ended.key.clone()));
                     return Joined::Told(self.teller.refused(&ended.key, &rejection));
+                }
+                // Late proof completed it as an earlier form.
+                State::Completed(_) if ended.turn.form != self.asked.form => {
+                    return Joined::Told(self.teller.refused(&ended.key, &Rejection::KeyReused));
                 }
                 State::Completed(completion) => {
                     let stored = Teller::stored(&ended.key, completion, false, Answered::Joined);

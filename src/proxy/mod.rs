@@ -12,4 +12,6 @@ pub mod front;
 mod joining;
 pub mod listener;
 mod pipeline;
+#[cfg(test)]
+mod tests;
 mod told;

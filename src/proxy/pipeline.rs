@@ -93,6 +93,7 @@ impl Effect {
                 Ruling::Join {
                     key: joined,
                     attempt,
+                    admitted,
                     uncertain,
                 } => {
                     if uncertain {
@@ -101,7 +102,9 @@ impl Effect {
                     let asked = joining::Asked {
                         own: key,
                         joined,
+                        form: self.identified.fingerprint,
                         attempt,
+                        admitted,
                         uncertain,
                     };
                     self.join(&mut ticket, asked).await
@@ -202,14 +205,22 @@ impl Effect {
         report: Option<Report>,
         ticket: &mut Ticket,
     ) -> After {
-        let (attempt, state, evidence) = match report {
+        let form = self.identified.fingerprint;
+        let (attempt, state, admitted, evidence) = match report {
+            // Late proof completed it as an earlier form, and that is what the record holds.
+            Some(Report::Recorded { state, turn, .. })
+                if turn.form != form && matches!(*state, State::Completed(_)) =>
+            {
+                return After::Told(self.teller.refused(key, &Rejection::KeyReused));
+            }
             Some(Report::Recorded {
                 attempt,
                 state,
+                turn,
                 evidence,
-            }) => (attempt, Some(state), evidence),
+            }) => (attempt, Some(*state), turn.admitted, evidence),
             // The record did not commit in time: whatever the upstream said, it is not certain yet.
-            Some(Report::Unrecorded { attempt, evidence }) => (attempt, None, evidence),
+            Some(Report::Unrecorded { attempt, evidence }) => (attempt, None, 0, evidence),
             None => return After::Told(self.teller.uncertain(key)),
         };
         let in_doubt = state.as_ref().is_some_and(State::is_unsettled);
@@ -232,7 +243,9 @@ impl Effect {
                 let asked = joining::Asked {
                     own,
                     joined,
-                    attempt: None,
+                    form,
+                    attempt: Some(attempt),
+                    admitted,
                     uncertain: true,
                 };
                 After::Told(self.join(ticket, asked).await.unwrap_or(told))

@@ -233,6 +233,7 @@ impl Reconciler {
             );
             self.dispatcher.waiters.publish(Ended {
                 key,
+                turn: operation.turn(),
                 attempt: None,
                 state,
                 evidence: None,

@@ -464,6 +464,7 @@ fn a_twin_may_join_the_first_and_goes_on_as_new_if_that_was_not_applied() {
     let joined = Ruling::Join {
         key: first.key.clone(),
         attempt: None,
+        admitted: 0,
         uncertain: true,
     };
     assert_eq!(world.admit(&answer_twins("key-2")), joined);
@@ -528,4 +529,17 @@ fn an_id_with_the_generation_lives_within_its_incarnation() {
     world.fences.get_mut(&resource()).unwrap().incarnation = Incarnation(1);
     let again = world.granted(&publish);
     assert_eq!(again.key, key("publish:107").within(Incarnation(1)));
+}
+
+#[test]
+fn a_twin_never_gets_the_outcome_of_what_the_first_was_corrected_to() {
+    let answer_twins =
+        |id| Ask::fenced(id, "107").with(|a| a.fence_policy().if_twin = IfTwin::Answer);
+    let mut world = World::new();
+    let first = world.granted(&answer_twins("key-1"));
+    world.admit(&answer_twins("key-2"));
+    world.record(&first, not_sent());
+    let corrected = world.granted(&answer_twins("key-1").payload(2));
+    world.record(&corrected, applied());
+    world.granted(&answer_twins("key-2"));
 }

@@ -451,3 +451,75 @@ fn the_plan_awaits_closes_sends_again_or_parks() {
     world.restart();
     assert_eq!(step(&world, &grant.key), Step::Park(Parked::NoStep));
 }
+
+/// An attempt that a person disproved answers late, while the one admitted after it may be acting:
+/// what is refused is not known of the other.
+#[test]
+fn a_late_refusal_says_nothing_of_the_attempt_admitted_after_it() {
+    for class in [AnswerClass::Refused, AnswerClass::ConditionFailed] {
+        let mut world = World::new();
+        let ask = Ask::plain("k").with(|ask| ask.policy.settle = opaque());
+        let first = world.granted(&ask);
+        world.record_open(&first, timed_out(), true);
+        world.resolve(&first.key, Resolution::NotApplied { new_key: false });
+        let second = world.granted(&ask);
+        world.record(&first, answer(402, class));
+        assert_eq!(world.state(&ask.key()), "INTENDED");
+        world.record(&second, applied());
+        assert_eq!(world.state(&ask.key()), "COMPLETED");
+    }
+}
+
+/// A refusal that covers every attempt under its key lets a corrected request in: those attempts are
+/// proven, and their silence keeps nothing uncertain.
+#[test]
+fn a_corrected_request_is_not_made_uncertain_by_what_its_refusal_covered() {
+    let (mut world, ask, _late, corrected) = corrected_after_a_remembered_refusal();
+    world.record(&corrected, answer(400, AnswerClass::NotProcessed));
+    assert_eq!(world.state(&ask.key()), "NOT_APPLIED");
+}
+
+/// Two keys, two accepted effects: no deduplication ties them together.
+#[test]
+fn a_second_effect_under_another_key_is_a_contradiction_even_where_keys_are_honoured() {
+    let (mut world, ask, late, corrected) = corrected_after_a_remembered_refusal();
+    assert!(corrected.look_again, "the first one still listens");
+    world.record(&late, applied());
+    assert_eq!(world.state(&ask.key()), "COMPLETED");
+    let seen = world.record(&corrected, applied());
+    assert_eq!(seen.effect, Effect::Contradiction);
+}
+
+/// The first attempt still listens, a resend under its key was refused for good, and a corrected
+/// request was admitted under the next key.
+fn corrected_after_a_remembered_refusal() -> (World, Ask, Grant, Grant) {
+    let mut world = World::new();
+    let ask = Ask::plain("k").with(|ask| {
+        ask.origin = IdentityOrigin::Derived;
+        ask.policy.order = Order::Free;
+        ask.policy.settle.key.as_mut().unwrap().remembers_refusals = true;
+    });
+    let first = world.granted(&ask);
+    world.record(&first, lost());
+    let ResendReply::Granted(second) = world.resend(&ask.key()) else {
+        panic!()
+    };
+    world.record(&second, answer(402, AnswerClass::Refused));
+    assert_eq!(world.state(&ask.key()), "COMPLETED");
+    let corrected = world.granted(&ask.payload(2));
+    assert_eq!(corrected.round, Round(1));
+    (world, ask, first, corrected)
+}
+
+/// A listener that died without a word does not hold its operation for ever.
+#[test]
+fn a_listener_that_is_long_overdue_counts_as_closed() {
+    let mut world = World::new();
+    let ask = Ask::plain("k").with(|ask| ask.policy.order = Order::Free);
+    let grant = world.granted(&ask);
+    world.record_open(&grant, timed_out(), true);
+    assert!(matches!(world.resend(&ask.key()), ResendReply::NotNow));
+    let overdue = world.operations[&ask.key()].attempts[0].overdue_after;
+    world.now_ms += overdue.plus(LISTEN).0 + 1;
+    assert!(matches!(world.resend(&ask.key()), ResendReply::Granted(_)));
+}

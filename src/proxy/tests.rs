@@ -1,0 +1,494 @@
+//! The pipeline against a scripted upstream on real sockets, and a register that can be interrupted
+//! between its commit and its reply: the races that no story can bring about at will.
+//!
+//! What always holds: what the caller is told is compared with what the upstream received.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+
+use super::pipeline::Effect;
+use super::told::Teller;
+use crate::clock::Clock;
+use crate::config::{self, Protect, Route};
+use crate::dispatch::attempt::Dispatcher;
+use crate::dispatch::gateway::{Gateway, Gateways};
+use crate::dispatch::supervisor::Supervisor;
+use crate::dispatch::waiters::Waiters;
+use crate::expression::RequestPath;
+use crate::protocol::command::{Command, Reply as Replied, Resolution, Resolve, Ruling};
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
+use crate::protocol::operation::{Attempt, AttemptEnd, Operation};
+use crate::protocol::view::Record as Found;
+use crate::reconcile::Reconciler;
+use crate::store::memory::MemoryBackend;
+use crate::store::{
+    Backend, OperationPage, OperationQuery, Pending, Register, Stored, StoredResource, Summary,
+};
+use crate::telemetry::metrics::Metrics;
+use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
+use crate::wire::fingerprint::FingerprintKey;
+use crate::wire::identify::{self, Identified, Scope};
+use crate::wire::reply::Reply;
+
+const INSTANCE: InstanceId = InstanceId(1);
+
+/// Nothing here takes longer, unless it never comes.
+const LIMIT: Duration = Duration::from_secs(20);
+
+const IDEMPOTENT: &str = "
+    capability: [idempotent]
+    key: { header: Idempotency-Key, lifetime: 24h, value: derived }
+    timeouts: { connect: 2s, response: 5s, dispatch: 5s }
+    effects:
+      - on: POST /payments
+        once: { header: Idempotency-Key }
+        join: 5s
+";
+
+const FENCED: &str = "
+    capability: [idempotent]
+    key: { header: Idempotency-Key, lifetime: 24h, value: derived }
+    timeouts: { connect: 2s, response: 300ms, dispatch: 5s }
+    effects:
+      - on: POST /payments
+        once: { header: Idempotency-Key }
+        fence:
+          resource: { header: X-Account }
+          token: { header: Fencing-Token, mode: require }
+";
+
+/// What happens after an admission was granted and committed, before its sender knows.
+type AfterGrant = Box<dyn Fn(usize) + Send + Sync>;
+
+/// A register in memory that calls out after each grant.
+struct Interrupted {
+    inner: MemoryBackend,
+    grants: Mutex<usize>,
+    after_grant: AfterGrant,
+}
+
+impl Backend for Interrupted {
+    fn apply(&self, command: Command) -> Pending<'_, Replied> {
+        Box::pin(async move {
+            let reply = self.inner.apply(command).await?;
+            if let Replied::Admission(admission) = &reply
+                && matches!(admission.ruling, Ruling::Granted(_))
+            {
+                let number = {
+                    let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+                    *grants += 1;
+                    *grants
+                };
+                (self.after_grant)(number);
+            }
+            Ok(reply)
+        })
+    }
+
+    fn peek<'a>(
+        &'a self,
+        key: &'a OperationKey,
+        resource: Option<&'a ResourceKey>,
+    ) -> Pending<'a, Option<Found>> {
+        self.inner.peek(key, resource)
+    }
+
+    fn operation<'a>(
+        &'a self,
+        key: &'a OperationKey,
+        with_request: bool,
+    ) -> Pending<'a, Option<Stored>> {
+        self.inner.operation(key, with_request)
+    }
+
+    fn operations<'a>(&'a self, query: &'a OperationQuery) -> Pending<'a, OperationPage> {
+        self.inner.operations(query)
+    }
+
+    fn resource<'a>(&'a self, key: &'a ResourceKey) -> Pending<'a, Option<StoredResource>> {
+        self.inner.resource(key)
+    }
+
+    fn resources<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
+        self.inner.resources(after, limit)
+    }
+
+    fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+        self.inner.in_doubt(after, limit)
+    }
+
+    fn summary(&self) -> Pending<'_, Summary> {
+        self.inner.summary()
+    }
+
+    fn ready(&self) -> Pending<'_, ()> {
+        self.inner.ready()
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        self.inner.close()
+    }
+}
+
+/// A pipeline in front of one upstream.
+struct Bench {
+    dispatcher: Dispatcher,
+    reconciler: Reconciler,
+    gateways: Vec<Arc<Gateway>>,
+    config: config::Config,
+}
+
+impl Bench {
+    fn new(upstream: SocketAddr, rules: &str, after_grant: AfterGrant) -> Self {
+        let register = (INSTANCE, MemoryBackend::new(INSTANCE));
+        Self::before(&[upstream], rules, register, after_grant)
+    }
+
+    fn before(
+        upstreams: &[SocketAddr],
+        rules: &str,
+        (instance, inner): (InstanceId, MemoryBackend),
+        after_grant: AfterGrant,
+    ) -> Self {
+        let mut text = "version: 1\nupstreams:\n".to_owned();
+        for (number, upstream) in upstreams.iter().enumerate() {
+            let port = number + 1;
+            text += &format!(
+                "  bank-{number}:\n    listen: 127.0.0.1:{port}\n    url: http://{upstream}{rules}"
+            );
+        }
+        let (config, _) = config::parse(&text, "test.yaml").unwrap();
+        let gateways: Vec<_> = config.upstreams.iter().map(gateway).collect();
+        let backend = Interrupted {
+            inner,
+            grants: Mutex::default(),
+            after_grant,
+        };
+        let dispatcher = Dispatcher {
+            register: Register::new(Arc::new(backend), instance),
+            clock: Clock::system().unwrap(),
+            waiters: Waiters::default(),
+            supervisor: Supervisor::default(),
+            metrics: Metrics::new(),
+            record_timeout: Duration::from_secs(2),
+            attempts: Arc::new(AtomicU64::new(1)),
+        };
+        let known = Arc::new(Gateways::new(gateways.iter().map(Arc::clone)));
+        let reconciler = Reconciler::new(dispatcher.clone(), known);
+        Self {
+            dispatcher,
+            reconciler,
+            gateways,
+            config,
+        }
+    }
+
+    fn identified(&self, upstream: usize, key: &str) -> (Arc<Protect>, Identified) {
+        self.identified_with(upstream, key, "{}")
+    }
+
+    fn identified_with(
+        &self,
+        upstream: usize,
+        key: &str,
+        body: &'static str,
+    ) -> (Arc<Protect>, Identified) {
+        let rules = &self.gateways[upstream].config;
+        let path = RequestPath::parse("/payments").unwrap();
+        let (protect, params) = match rules.route(&http::Method::POST, &path) {
+            Route::Protect {
+                protect, params, ..
+            } => (Arc::clone(protect), params),
+            Route::Pass | Route::Observe | Route::Deny => panic!("no effect"),
+        };
+        let (head, ()) = Request::post("/payments")
+            .header("Idempotency-Key", key)
+            .header("X-Account", "a")
+            .header("Fencing-Token", "108")
+            .body(())
+            .unwrap()
+            .into_parts();
+        let fingerprints = FingerprintKey::new(&[7; 32]);
+        let scope = Scope {
+            tenant: &self.config.tenant,
+            upstream: rules,
+            fingerprints: &fingerprints,
+        };
+        let effect = identify::Effect {
+            protect: &protect,
+            params: &params,
+            head: &head,
+            body: body.into(),
+            first_attempt: self.dispatcher.next_attempt(),
+        };
+        let identified = identify::identify(scope, effect).unwrap();
+        (protect, identified)
+    }
+
+    /// A caller pays.
+    async fn pay(&self, upstream: usize, key: &str) -> Reply {
+        self.pay_with(upstream, key, "{}").await
+    }
+
+    async fn pay_with(&self, upstream: usize, key: &str, body: &'static str) -> Reply {
+        let (protect, identified) = self.identified_with(upstream, key, body);
+        let effect = Effect {
+            dispatcher: self.dispatcher.clone(),
+            reconciler: self.reconciler.clone(),
+            gateway: Arc::clone(&self.gateways[upstream]),
+            protect,
+            teller: Teller {
+                resource: None,
+                uncertain_status: StatusCode::GATEWAY_TIMEOUT,
+            },
+            identified,
+        };
+        effect.run().await.0.reply
+    }
+
+    /// Waits until the attempt has outlasted its response limit and listens for a late answer.
+    async fn until_listening(&self, key: &OperationKey) {
+        let listens = async {
+            loop {
+                let read = self.dispatcher.register.read();
+                let stored = read.operation(key, false).await.unwrap();
+                let ends = stored.map(|stored| stored.operation.attempts);
+                let open = |attempt: &Attempt| matches!(attempt.end, AttemptEnd::Open(..));
+                if ends.is_some_and(|attempts| attempts.iter().any(open)) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, listens).await.unwrap();
+    }
+
+    /// An intent is committed, and nothing more is heard of its attempt.
+    async fn intend(&self, upstream: usize, key: &str) {
+        let (_, identified) = self.identified(upstream, key);
+        let (attempt, now) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
+        let admit = identified.admit(attempt, now, true);
+        let admitted = self.dispatcher.register.admit(admit).await.unwrap();
+        assert!(admitted.permit.is_some());
+    }
+}
+
+fn gateway(rules: &Arc<config::Upstream>) -> Arc<Gateway> {
+    let url = rules.url.to_string();
+    let endpoint = Endpoint::new(&url, &TlsMaterial::default(), rules.fresh_connections).unwrap();
+    let limits = Limits {
+        response: Duration::from_millis(rules.timeouts.response.0),
+        ..Limits::default()
+    };
+    Arc::new(Gateway {
+        config: Arc::clone(rules),
+        pool: EffectPool::new(endpoint.clone(), limits),
+        pass: PassThrough::new(endpoint.clone(), &limits),
+        endpoint,
+    })
+}
+
+/// Reads one request with its content.
+fn read_request(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut piece = [0; 1024];
+    loop {
+        let read = stream.read(&mut piece).unwrap();
+        text.extend_from_slice(&piece[..read]);
+        let seen = String::from_utf8_lossy(&text).into_owned();
+        let length = |head: &str| {
+            let line = head.lines().find_map(|line| {
+                line.to_lowercase()
+                    .strip_prefix("content-length: ")?
+                    .parse()
+                    .ok()
+            });
+            line.unwrap_or(0_usize)
+        };
+        if let Some((head, content)) = seen.split_once("\r\n\r\n")
+            && content.len() >= length(head)
+        {
+            return seen;
+        }
+        assert!(read > 0, "the request ended early: {seen}");
+    }
+}
+
+fn answer(stream: &mut TcpStream, status: u16) {
+    write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok").unwrap();
+}
+
+/// A connection dies unused, the request goes out on another, and that answer is lost. What was said
+/// of the first attempt (nothing was sent) must not be told of the second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_was_sent_is_never_told_of_an_attempt_that_was() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (close, closing) = std::sync::mpsc::channel::<()>();
+    let (closed, is_closed) = std::sync::mpsc::channel::<()>();
+    let upstream = std::thread::spawn(move || {
+        let (unused, _) = listener.accept().unwrap();
+        closing.recv().unwrap();
+        drop(unused);
+        closed.send(()).unwrap();
+        let (mut lost, _) = listener.accept().unwrap();
+        let first = read_request(&mut lost);
+        drop(lost);
+        let (mut settled, _) = listener.accept().unwrap();
+        let again = read_request(&mut settled);
+        answer(&mut settled, 201);
+        assert_eq!(first, again);
+    });
+    let (close, is_closed) = (Mutex::new(close), Mutex::new(is_closed));
+    let bench = Bench::new(
+        address,
+        IDEMPOTENT,
+        Box::new(move |grant| {
+            if grant == 1 {
+                close.lock().unwrap().send(()).unwrap();
+                is_closed.lock().unwrap().recv().unwrap();
+            }
+        }),
+    );
+    let told = bench.pay(0, "k").await;
+    assert_eq!(told.status, StatusCode::CREATED, "{:?}", told.body);
+    upstream.join().unwrap();
+}
+
+/// More operations are uncertain at an upstream that is away than are settled at once; another
+/// upstream's are settled all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upstream_that_is_away_holds_up_no_other() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let away = nobody.local_addr().unwrap();
+    drop(nobody);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstreams = [away, listener.local_addr().unwrap()];
+    let nothing = || -> AfterGrant { Box::new(|_| ()) };
+    let backend = MemoryBackend::new(INSTANCE);
+    let before = Bench::before(
+        &upstreams,
+        IDEMPOTENT,
+        (INSTANCE, backend.clone()),
+        nothing(),
+    );
+    for number in 0..100 {
+        before.intend(0, &format!("away-{number}")).await;
+    }
+    before.intend(1, "k").await;
+
+    let next = InstanceId(2);
+    let after = Bench::before(
+        &upstreams,
+        IDEMPOTENT,
+        (next, backend.reopened(next)),
+        nothing(),
+    );
+    after.reconciler.start();
+    let settled = tokio::task::spawn_blocking(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_request(&mut stream);
+        answer(&mut stream, 201);
+    });
+    tokio::time::timeout(LIMIT, settled)
+        .await
+        .expect("the other upstream's operation is sent again")
+        .unwrap();
+    after.dispatcher.supervisor.begin_drain();
+}
+
+/// A request that was read before draining began, and decided after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_begun_once_draining_has_begun() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let bench = Bench::new(address, IDEMPOTENT, Box::new(|_| panic!("granted")));
+    bench.dispatcher.supervisor.begin_drain();
+    let told = bench.pay(0, "k").await;
+    assert_eq!(told.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+/// Its caller is gone and nobody asks for it: an effect under a fence whose attempt listens for a late
+/// answer is found by the pass, closed and sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pass_goes_on_with_a_fenced_effect_that_only_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let bench = Bench::new(address, FENCED, Box::new(|_| ()));
+    let upstream = tokio::task::spawn_blocking(move || {
+        let (mut silent, _) = listener.accept().unwrap();
+        let first = read_request(&mut silent);
+        let (mut again, _) = listener.accept().unwrap();
+        assert_eq!(read_request(&mut again), first);
+        answer(&mut again, 201);
+    });
+    let (_, identified) = bench.identified(0, "k");
+    // The caller hangs up once its request is on the wire.
+    let hung_up = tokio::time::timeout(Duration::from_millis(150), bench.pay(0, "k")).await;
+    assert!(hung_up.is_err(), "nobody answers");
+    bench.until_listening(&identified.key).await;
+    bench.reconciler.start();
+    tokio::time::timeout(LIMIT, upstream)
+        .await
+        .expect("it is sent again")
+        .unwrap();
+    bench.dispatcher.supervisor.begin_drain();
+}
+
+/// A person said that it was not applied, and was wrong: while a corrected request is on its way, the
+/// first one's answer comes after all. The corrected caller is not given the other request's outcome.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_corrected_request_is_never_answered_with_the_outcome_of_the_earlier_form() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (late, comes_late) = std::sync::mpsc::channel::<()>();
+    let (answered, was_answered) = std::sync::mpsc::channel::<()>();
+    let upstream = std::thread::spawn(move || {
+        let (mut first, _) = listener.accept().unwrap();
+        read_request(&mut first);
+        comes_late.recv().unwrap();
+        answer(&mut first, 201);
+        answered.send(()).unwrap();
+        // The corrected request finds, on its last look, that it is not to be sent.
+        listener
+    });
+    let (late, was_answered) = (Mutex::new(late), Mutex::new(was_answered));
+    let bench = Arc::new(Bench::new(
+        address,
+        FENCED,
+        Box::new(move |grant| {
+            if grant == 2 {
+                late.lock().unwrap().send(()).unwrap();
+                was_answered.lock().unwrap().recv().unwrap();
+            }
+        }),
+    ));
+    let (_, identified) = bench.identified(0, "k");
+    let key = identified.key.clone();
+    let hung_up = tokio::time::timeout(Duration::from_millis(150), bench.pay(0, "k")).await;
+    assert!(hung_up.is_err(), "nobody answers yet");
+    bench.until_listening(&key).await;
+    let wrong = Resolve {
+        key: key.clone(),
+        verdict: Resolution::NotApplied { new_key: false },
+        operator: "carol".to_owned(),
+        reason: "looked in the wrong ledger".to_owned(),
+        at: bench.dispatcher.clock.now(),
+    };
+    bench.dispatcher.register.resolve(wrong).await.unwrap();
+
+    let told = bench.pay_with(0, "k", r#"{"corrected":true}"#).await;
+    assert_eq!(
+        told.status,
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "{:?}",
+        told.body
+    );
+    drop(upstream.join().unwrap());
+}
