@@ -1,3 +1,5 @@
+//! What a request is found to be, field by field, and what refuses it.
+
 use super::*;
 use crate::config::Unlisted;
 use crate::expression::{PathTemplate, RequestPath};

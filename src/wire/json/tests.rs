@@ -1,3 +1,5 @@
+//! The tokenizer and the canonical form of JSON: equal meaning, equal form, and nothing else.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
