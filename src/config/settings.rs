@@ -78,6 +78,8 @@ pub struct Upstream {
     pub id: UpstreamId,
     /// Where callers reach it.
     pub listen: SocketAddr,
+    /// Headers that select an account or a caller: part of every operation's identity. Empty: none.
+    pub principal: Vec<HeaderName>,
     /// Where it is: `http` or `https` with a host; neither path nor query.
     pub url: Uri,
     /// TLS beyond the platform's roots.

@@ -36,6 +36,7 @@ pub(super) fn upstream(effects: Vec<EffectRule>, unlisted: Unlisted) -> Upstream
         timeouts: timeouts(),
         accept_close_framed: false,
         fresh_connections: false,
+        principal: Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@
 //! unreadable ones are malformed, never absent. The bytes kept are the caller's but for what hygiene
 //! holds back, and what the canonical form sees are the caller's own.
 //!
-//! What it does not do: decide (`protocol`), hash principals (a later version), or make ids at
+//! What it does not do: decide (`protocol`), or make ids at
 //! random: where a caller names no operation and need not, its first attempt's id stands in, which is
 //! unique for ever.
 
@@ -17,8 +17,9 @@ use bytes::Bytes;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use ring::digest;
 
-use super::canonical::{Canonical, NotCanonical};
+use super::canonical::{Canonical, NotCanonical, length};
 use super::fingerprint::FingerprintKey;
 use super::hygiene::stored_request;
 use super::keys::{self, LONGEST_KEY};
@@ -194,6 +195,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         .as_ref()
         .map(|fence| presented(scope.tenant, fence, token, &facts))
         .transpose()?;
+    let principal = principal(scope.upstream, &head.headers)?;
     let fingerprint = fingerprint(scope, head, &effect.body)?;
     let request = stored_request(head, effect.body, &withheld(scope.upstream, protect));
     Ok(Identified {
@@ -201,7 +203,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         key: OperationKey {
             tenant: scope.tenant.clone(),
             upstream: scope.upstream.id.clone(),
-            principal: Principal::None,
+            principal,
             id: OperationId::new(id),
             incarnation: Incarnation::default(),
         },
@@ -212,6 +214,35 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         policy: Arc::clone(&protect.policy),
         request: Arc::new(request),
     })
+}
+
+/// Which account or caller this is. Without a key of ours: the upstream's key depends on it, and must
+/// be the same should the register be lost. A header that is absent selects the default account,
+/// which is one of its own; one that is doubled selects nothing that can be known.
+fn principal(upstream: &Upstream, headers: &HeaderMap) -> Result<Principal, Fault> {
+    if upstream.principal.is_empty() {
+        return Ok(Principal::None);
+    }
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(b"fencepost principal v1");
+    for name in &upstream.principal {
+        let mut values = headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (None, _) => context.update(&[0]),
+            (Some(value), None) => {
+                context.update(&[1]);
+                context.update(&length(value.as_bytes()));
+                context.update(value.as_bytes());
+            }
+            (Some(_), Some(_)) => {
+                let field = format!("header {name} is there more than once");
+                return Err(Fault::IdentityMissing { field });
+            }
+        }
+    }
+    let digest = context.finish();
+    let hash = digest.as_ref().first_chunk().copied().unwrap_or_default();
+    Ok(Principal::Hashed(hash))
 }
 
 /// The caller's headers, with its key bare: `"abc"` and `abc` are one, wherever a rule names it.

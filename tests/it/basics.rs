@@ -203,3 +203,24 @@ fn resources_are_listed_for_people_and_for_programs() {
     assert_eq!(json["token"], "108");
     assert_eq!(json["last_completed"]["id"], "publish:2026-09-13:108");
 }
+
+/// B09: an answer never crosses from one account to another, though key, path and body are equal.
+#[test]
+fn two_accounts_behind_one_key_never_share_an_answer() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let route = "capability: [idempotent]\nprincipal: [ { header: X-Account } ]\n\
+                 key: { header: Idempotency-Key, lifetime: 24h, value: derived }\n\
+                 effects:\n  - on: POST /payments\n    once: { header: Idempotency-Key }\n";
+    let proxy = Proxy::start(Setup::new(upstream.address(), route));
+    let of = |account| {
+        let call = proxy.post("/payments").key("k").json("{}");
+        call.field("X-Account", account).send()
+    };
+    let (a, b) = (of("A"), of("B"));
+    assert_ne!(a.text(), b.text());
+    assert_eq!(upstream.heads(), 2);
+    let again = of("A");
+    assert!(again.is_replay());
+    assert_eq!(again.text(), a.text());
+    assert_eq!(upstream.heads(), 2);
+}

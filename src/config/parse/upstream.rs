@@ -1,14 +1,14 @@
 //! One upstream: where it is, what it can do, and what is an effect there.
 //!
 //! What always holds: a key is sent only where it is honoured, and an upstream that deduplicates says
-//! where; an upstream that can do nothing gets a fresh connection for every effect.
+//! where; an upstream that can do nothing gets a fresh connection for every effect. A listener that others than the worker beside it can reach tells callers apart, or says that it
+//! does not.
 //!
-//! What it does not do: principals (a later version): so a listener that others than the worker
-//! beside it can reach must say that it has none.
+//! What it does not do: principals from anything but headers (a later version).
 
 use std::sync::Arc;
 
-use http::Uri;
+use http::{HeaderName, Uri};
 
 use super::effect::{self, Context};
 use super::{NAME, Taken, address, answers, is_name, path, value};
@@ -81,7 +81,8 @@ fn merged(
     });
     fields.refuse_later(&["hosts", "callbacks"]);
     let id = id(&mut fields, name, taken);
-    let listen = listen(&mut fields, taken);
+    let principal = principal(&mut fields);
+    let listen = listen(&mut fields, principal.is_some(), taken);
     let url = fields.need("url").and_then(|field| url(&field));
     let tls = tls(&mut fields, url.as_ref());
     let capability = capability(&mut fields);
@@ -105,6 +106,7 @@ fn merged(
         name: name.to_owned(),
         id,
         listen: listen?,
+        principal: principal.unwrap_or_default(),
         url: url?,
         tls,
         capability,
@@ -127,27 +129,37 @@ fn id(fields: &mut Fields<'_>, name: &str, taken: &mut Taken) -> UpstreamId {
     UpstreamId::new(id)
 }
 
-fn listen(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<std::net::SocketAddr> {
-    let principal = fields.take("principal");
-    let says_none = principal.as_ref().is_some_and(says_none);
+fn listen(
+    fields: &mut Fields<'_>,
+    principal_chosen: bool,
+    taken: &mut Taken,
+) -> Option<std::net::SocketAddr> {
     let field = fields.need("listen")?;
     let listen = address(&field)?;
     taken.claim(listen, &field);
-    if !listen.ip().is_loopback() && !says_none {
+    if !listen.ip().is_loopback() && !principal_chosen {
         field.error(
-            "whoever reaches this address shares one space of operation ids, and principals are not \
-             supported by this version: listen on a loopback address, or write `principal: none`",
+            "whoever reaches this address shares one space of operation ids: listen on a loopback \
+             address, name the headers that tell callers apart (`principal: [{ header: X }]`), or \
+             write `principal: none`",
         );
     }
     Some(listen)
 }
 
-fn says_none(field: &Field<'_>) -> bool {
-    if field.is_list() || field.is_map() {
-        field.later();
-        return true;
+/// What selects an account or a caller: `none`, or a list of `{ header: X }`. `None`: not chosen.
+fn principal(fields: &mut Fields<'_>) -> Option<Vec<HeaderName>> {
+    let field = fields.take("principal")?;
+    if field.is_list() {
+        return Some(
+            field
+                .list()?
+                .iter()
+                .filter_map(value::header_form)
+                .collect(),
+        );
     }
-    field.choice(&[("none", ())]).is_some()
+    field.choice(&[("none", ())]).map(|()| Vec::new())
 }
 
 /// Scheme, host and port.

@@ -169,7 +169,6 @@ fn what_a_later_version_brings_is_refused_by_name() {
         upstream("    hosts: [x]\n"),
         upstream("    mode: observe\n"),
         upstream("    capability: [query]\n"),
-        upstream("    principal: [ { header: X-Account } ]\n"),
         effect("        means: [ { json: /a } ]\n"),
         effect("        mode: observe\n"),
         effect("        fence: { resource: x, require: current }\n"),
@@ -202,6 +201,10 @@ fn a_listener_for_others_must_say_that_it_has_no_principal() {
     let text = upstream("").replace("127.0.0.1:15001", "0.0.0.0:15001");
     refused_at(&text, 4, 13, "principal: none");
     super::good(&format!("{text}    principal: none\n"));
+    let told_apart = super::good(&format!(
+        "{text}    principal: [ {{ header: X-Account }} ]\n"
+    ));
+    assert_eq!(told_apart.upstreams[0].principal, ["x-account"]);
 }
 
 #[test]

@@ -407,3 +407,27 @@ fn the_files_that_are_delivered_identify_as_their_comments_say() {
     let resource = of("107").resource().unwrap().name.clone();
     assert_eq!(resource.as_str(), "account:a-42");
 }
+
+/// B09: two accounts behind one key are two operations, and the upstream gets two keys.
+#[test]
+fn a_principal_keeps_accounts_apart() {
+    let of = |accounts: &[&'static str]| {
+        let mut sent = Sent::to(keyed(true));
+        sent.rules.principal = vec![HeaderName::from_static("x-account")];
+        sent.fields.push(("idempotency-key", "k"));
+        for account in accounts {
+            sent.fields.push(("x-account", account));
+        }
+        sent.identify().map(|identified| identified.key)
+    };
+    let (a, b, none) = (of(&["A"]).unwrap(), of(&["B"]).unwrap(), of(&[]).unwrap());
+    assert_eq!(of(&["A"]).unwrap(), a);
+    assert!(a != b && a != none && b != none);
+    assert_eq!(a.id, b.id);
+    let key = |operation| keys::derived_key(operation, crate::protocol::ids::Round(0));
+    assert_ne!(key(&a), key(&b));
+    // Which of two the upstream takes is its own affair.
+    assert!(of(&["A", "B"]).is_err());
+    // An empty value is not the absence of one.
+    assert_ne!(of(&[""]).unwrap(), none);
+}
