@@ -285,7 +285,7 @@ fn what_somebody_should_know_is_a_warning() {
     ));
     assert!(shown.contains("is lost with it"), "{shown}");
     let shown = warnings(&upstream("    profile: stripe-v1\n"));
-    assert!(shown.contains("Stripe-Account"), "{shown}");
+    assert!(shown.contains("DELETE requests are forwarded"), "{shown}");
 }
 
 #[test]
