@@ -156,12 +156,15 @@ impl Bench {
         (instance, inner): (InstanceId, MemoryBackend),
         after_grant: AfterGrant,
     ) -> Self {
+        use std::fmt::Write;
         let mut text = "version: 1\nupstreams:\n".to_owned();
         for (number, upstream) in upstreams.iter().enumerate() {
             let port = number + 1;
-            text += &format!(
+            write!(
+                text,
                 "  bank-{number}:\n    listen: 127.0.0.1:{port}\n    url: http://{upstream}{rules}"
-            );
+            )
+            .unwrap();
         }
         let (config, _) = config::parse(&text, "test.yaml").unwrap();
         let gateways: Vec<_> = config.upstreams.iter().map(gateway).collect();
