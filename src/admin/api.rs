@@ -1,6 +1,6 @@
 //! The operator API, below `/v1`.
 //!
-//! What always holds: every route is behind [`access`](super::access), the 404 too; a read is bounded
+//! What always holds: every route is behind [`access`], the 404 too; a read is bounded
 //! in time; answers are not cached by anybody.
 //!
 //! What it does not do yet: `why`, `settle`, `advance`, `cancel`, `repair`, epochs and leases.

@@ -15,7 +15,7 @@ use crate::protocol::ids::UpstreamId;
 use crate::protocol::outcome::{Answer, AnswerClass, StoredRequest};
 use crate::protocol::policy::AnswerTable;
 use crate::upstream::{EffectPool, Endpoint, Outbound, PassThrough, UnfitRequest};
-use crate::wire::keys;
+use crate::wire::{identify, keys};
 
 /// One upstream.
 pub struct Gateway {
@@ -111,11 +111,12 @@ impl Gateway {
     }
 
     /// Does the request carry its condition to an upstream that checks it?
-    pub fn is_conditional(&self, request: &StoredRequest) -> bool {
-        let carried = |(name, _): &(bytes::Bytes, bytes::Bytes)| {
-            name.eq_ignore_ascii_case(b"if-match") || name.eq_ignore_ascii_case(b"if-none-match")
-        };
-        self.config.capability.conditional && request.fields.iter().any(carried)
+    fn is_conditional(&self, request: &StoredRequest) -> bool {
+        let fields = request
+            .fields
+            .iter()
+            .map(|(name, value)| (&name[..], &value[..]));
+        self.config.capability.conditional && identify::carries_condition(fields)
     }
 
     fn protect_of(&self, request: &StoredRequest) -> Option<Arc<config::Protect>> {

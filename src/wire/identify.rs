@@ -210,7 +210,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         origin,
         fingerprint,
         presented,
-        conditional: scope.upstream.capability.conditional && carries_condition(&head.headers),
+        conditional: scope.upstream.capability.conditional && conditional(&head.headers),
         policy: Arc::clone(&protect.policy),
         request: Arc::new(request),
     })
@@ -417,10 +417,21 @@ fn withheld(upstream: &Upstream, protect: &Protect) -> Vec<HeaderName> {
     names
 }
 
-/// `If-Match: *` orders nothing: it holds after any write.
-fn carries_condition(headers: &HeaderMap) -> bool {
-    let mut versions = headers.get_all(IF_MATCH).iter();
-    headers.contains_key(IF_NONE_MATCH) || versions.any(|value| value != "*")
+fn conditional(headers: &HeaderMap) -> bool {
+    carries_condition(
+        headers
+            .iter()
+            .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())),
+    )
+}
+
+/// Is a condition among the fields? `If-Match: *` orders nothing: it holds after any write.
+pub fn carries_condition<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
+    let mut conditions = fields.filter(|(name, value)| {
+        name.eq_ignore_ascii_case(IF_NONE_MATCH.as_str().as_bytes())
+            || (name.eq_ignore_ascii_case(IF_MATCH.as_str().as_bytes()) && *value != b"*")
+    });
+    conditions.next().is_some()
 }
 
 #[cfg(test)]

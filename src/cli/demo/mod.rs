@@ -1,8 +1,8 @@
 //! `fencepost demo`: the story of a stale worker, played over real sockets.
 //!
-//! What lives here: a small payment provider with a ledger ([`provider`]), a network that can be
-//! held up between it and the proxy ([`relay`]), callers ([`caller`]), the proxy as a process of its
-//! own that can be killed ([`child`]), and the acts ([`story`]).
+//! What lives here: a small payment provider with a ledger (`provider`), a network that can be
+//! held up between it and the proxy (`relay`), callers (`caller`), the proxy as a process of its
+//! own that can be killed (`child`), and the acts (`story`).
 //!
 //! What always holds: the table shows the *provider's own count* of effects beside what each caller
 //! saw; where a count is wrong the demo says so and exits 1. Everything it starts, it ends.
