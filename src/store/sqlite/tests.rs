@@ -9,10 +9,12 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use super::ground::Ground;
 use super::sabotage::CommitFault;
 use super::*;
+use crate::clock::Clock;
 use crate::protocol::command::{Admit, Ruling};
-use crate::protocol::ids::Incarnation;
+use crate::protocol::ids::{Incarnation, InstanceId};
 use crate::protocol::policy::IfTwin;
 use crate::store::codec;
 use crate::store::conformance::commands::{self as c, admit, again, applied, fenced, key};
