@@ -97,14 +97,18 @@ impl Instance {
         let instance = random_instance()?;
         let metrics = Metrics::new();
         let observed = metrics.clone();
-        let opened = sqlite::open(
-            &config.register.path,
+        let options = sqlite::Options {
+            path: config.register.path.clone(),
+            ephemeral: config.register.ephemeral,
+        };
+        let owner = sqlite::Owner {
             instance,
             clock,
-            Arc::new(move |took_us, commands| observed.store_commit(took_us, commands)),
-        )
-        .await
-        .map_err(|error| AppError::Register(config.register.path.clone(), error))?;
+            committed: Arc::new(move |took_us, commands| observed.store_commit(took_us, commands)),
+        };
+        let opened = sqlite::open(options, owner)
+            .await
+            .map_err(|error| AppError::Register(config.register.path.clone(), error))?;
         let fingerprint_key = FingerprintKey::new(&opened.sealer.fingerprint_key());
         let register = Register::new(opened.backend, instance);
         let supervisor = Supervisor::default();

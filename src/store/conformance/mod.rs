@@ -73,10 +73,16 @@ impl Subject {
 }
 
 async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
-    let clock = Clock::system().unwrap();
-    let opened = sqlite::open(dir.path(), instance, clock, Arc::new(|_, _| {}))
-        .await
-        .unwrap();
+    let options = sqlite::Options {
+        path: dir.path().to_owned(),
+        ephemeral: true,
+    };
+    let owner = sqlite::Owner {
+        instance,
+        clock: Clock::system().unwrap(),
+        committed: Arc::new(|_, _| {}),
+    };
+    let opened = sqlite::open(options, owner).await.unwrap();
     Register::new(opened.backend, instance)
 }
 

@@ -1,11 +1,11 @@
 //! The ground a register stands on: its directory, its one owner, its key file.
 //!
 //! What always holds: at most one process owns the directory, by a kernel lock that ends with the
-//! process, however it ends; what is created is readable by its owner only; a register is never
-//! opened with a key that it was not made with, nor given a new one silently.
+//! process, however it ends; its file system lasts, unless it was declared that it need not; fsync
+//! works there at start; what is created is readable by its owner only; a register is never opened
+//! with a key that it was not made with, nor given a new one silently.
 //!
-//! What it does not do yet: refuse network, overlay and temporary file systems, or prove that fsync
-//! works.
+//! What it does not do: notice a disk that lies about its cache.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,9 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, fstatfs};
 
 use super::OpenError;
+use super::filesystem::{Worth, worth};
 use crate::store::seal::{KEY_LEN, MasterKey};
 
 const LOCK: &str = "lock";
@@ -32,9 +33,11 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Takes possession of `dir`, creating it if need be.
-    pub(super) fn take(dir: &Path) -> Result<Self, OpenError> {
+    /// Takes possession of `dir`, creating it if need be. `ephemeral`: it need not outlive a reboot.
+    pub(super) fn take(dir: &Path, ephemeral: bool) -> Result<Self, OpenError> {
         create_private_dir(dir).map_err(at(dir))?;
+        // Before the lock: on a network file system it would prove nothing.
+        judge(dir, ephemeral)?;
         let path = dir.join(LOCK);
         let lock = private_file().open(&path).map_err(at(&path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -52,9 +55,31 @@ impl Ground {
     /// The database file, there and private before SQLite opens it: its journal inherits the mode.
     pub(super) fn database(&self) -> Result<PathBuf, OpenError> {
         let path = self.dir.join(DATABASE);
+        if path.is_symlink() {
+            // The journal would lie on one side of it and the lock on the other.
+            return Err(OpenError::Link { path });
+        }
         private_file().open(&path).map_err(at(&path))?;
         sync(&self.dir)?;
         Ok(path)
+    }
+
+    /// Does here what every commit relies on: write, fsync, rename, fsync of the directory.
+    pub(super) fn prove_fsync(&self) -> Result<(), OpenError> {
+        let aside = self.dir.join("proof.new");
+        let path = self.dir.join("proof");
+        let failed = |step| {
+            let path = self.dir.clone();
+            move |source| OpenError::NotSynced { path, step, source }
+        };
+        let mut file = overwritten(&aside).map_err(failed("creating a file"))?;
+        file.write_all(b"fencepost").map_err(failed("writing"))?;
+        file.sync_all().map_err(failed("fsync of a file"))?;
+        std::fs::rename(&aside, &path).map_err(failed("renaming a file"))?;
+        File::open(&self.dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(failed("fsync of the directory"))?;
+        std::fs::remove_file(&path).map_err(failed("removing a file"))
     }
 
     /// The key beside the register. `fresh`: there is no register yet, so a missing key is made.
@@ -74,19 +99,51 @@ impl Ground {
     fn make_key(&self, path: &Path) -> Result<MasterKey, OpenError> {
         let key = MasterKey::random().map_err(|_| OpenError::NoRandomness)?;
         let aside = self.dir.join("key.new");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(PRIVATE)
-            .open(&aside)
-            .map_err(at(&aside))?;
+        let mut file = overwritten(&aside).map_err(at(&aside))?;
         file.write_all(key.as_bytes())
             .and_then(|()| file.sync_all())
             .and_then(|()| std::fs::rename(&aside, path))
             .map_err(at(path))?;
         sync(&self.dir)?;
         Ok(key)
+    }
+}
+
+/// Is this a place for a register?
+fn judge(dir: &Path, ephemeral: bool) -> Result<(), OpenError> {
+    let found = File::open(dir)
+        .and_then(|dir| Ok(fstatfs(dir)?))
+        .map_err(at(dir))?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of 32 bits in a word whose size depends on the machine"
+    )]
+    let magic = found.f_type as u32;
+    let path = dir.to_owned();
+    match worth(magic) {
+        Worth::Lasting => Ok(()),
+        Worth::Shared(system) => Err(OpenError::Network { path, system }),
+        Worth::Volatile(_) if ephemeral => Ok(()),
+        Worth::Volatile(system) => Err(OpenError::Volatile { path, system }),
+        Worth::Opaque(system) => {
+            tracing::warn!(
+                path = %dir.display(),
+                system,
+                "the register is on a file system that may have anything behind it: make sure that it \
+                 is local, that its locks hold and that its fsync reaches a disk"
+            );
+            Ok(())
+        }
+        Worth::Unknown => {
+            tracing::warn!(
+                path = %dir.display(),
+                magic = format!("{magic:#x}"),
+                "the register is on a file system that is not known here: make sure that it is local, \
+                 that its locks hold and that its fsync reaches a disk"
+            );
+            Ok(())
+        }
     }
 }
 
@@ -135,6 +192,10 @@ fn private_file() -> OpenOptions {
         .truncate(false)
         .mode(PRIVATE);
     options
+}
+
+fn overwritten(path: &Path) -> io::Result<File> {
+    private_file().truncate(true).open(path)
 }
 
 /// A new name is durable only once its directory is.

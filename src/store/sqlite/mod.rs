@@ -7,6 +7,7 @@
 //! What it does not do: decide (`protocol`), share the register between processes.
 
 mod checkpoint;
+mod filesystem;
 mod ground;
 mod load;
 mod opening;
@@ -33,7 +34,7 @@ use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::Record;
 
-pub use opening::{Committed, OpenError, Opened, open};
+pub use opening::{Committed, OpenError, Opened, Options, Owner, open};
 use read::Readers;
 use writer::{Answer, Errand, Poison};
 

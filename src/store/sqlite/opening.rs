@@ -34,27 +34,40 @@ pub struct Opened {
     pub sealer: Arc<Sealer>,
 }
 
-/// Opens the register in `dir`, making it if there is none: directory 0700, files 0600. Needs a tokio
-/// runtime.
-pub async fn open(
-    dir: &Path,
-    instance: InstanceId,
-    clock: Clock,
-    committed: Committed,
-) -> Result<Opened, OpenError> {
-    let dir = dir.to_owned();
-    tokio::task::spawn_blocking(move || open_blocking(&dir, instance, clock, committed))
+/// Which register, and how it is kept.
+#[derive(Debug)]
+pub struct Options {
+    /// Its directory.
+    pub path: PathBuf,
+    /// Need it not outlive a reboot? Then tmpfs and overlay file systems are accepted.
+    pub ephemeral: bool,
+}
+
+/// Who opens it.
+pub struct Owner {
+    /// Which instance.
+    pub instance: InstanceId,
+    /// Its clock.
+    pub clock: Clock,
+    /// Told of every commit.
+    pub committed: Committed,
+}
+
+/// Opens the register, making it if there is none: directory 0700, files 0600. Needs a tokio runtime.
+pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
+    tokio::task::spawn_blocking(move || open_blocking(&options, owner))
         .await
         .map_err(|error| OpenError::Thread(io::Error::other(error)))?
 }
 
-fn open_blocking(
-    dir: &Path,
-    instance: InstanceId,
-    clock: Clock,
-    committed: Committed,
-) -> Result<Opened, OpenError> {
-    let ground = Ground::take(dir)?;
+fn open_blocking(options: &Options, owner: Owner) -> Result<Opened, OpenError> {
+    let Owner {
+        instance,
+        clock,
+        committed,
+    } = owner;
+    let ground = Ground::take(&options.path, options.ephemeral)?;
+    ground.prove_fsync()?;
     let path = ground.database()?;
     let (connection, exists) = schema::open_writer(&path)?;
     let key = ground.key(!exists)?;
@@ -105,6 +118,48 @@ pub enum OpenError {
         /// Which.
         path: PathBuf,
         /// Why.
+        source: io::Error,
+    },
+    /// The database file is a symbolic link.
+    #[error(
+        "{path} is a symbolic link: the register's files must lie together. Point `path` at the \
+         directory that has the file"
+    )]
+    Link {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// On a network file system neither locks nor fsync can be relied on.
+    #[error(
+        "{path} is on {system}, which is shared with other machines: its locks and its fsync cannot \
+         be relied on. Put the register on a disk of this machine"
+    )]
+    Network {
+        /// Its directory.
+        path: PathBuf,
+        /// Which file system.
+        system: &'static str,
+    },
+    /// The file system does not last.
+    #[error(
+        "{path} is on {system}, which does not outlive a reboot or the container: what was sent would \
+         be forgotten and sent again. Put the register on a volume that lasts, or write \
+         `ephemeral: true` beside its path if it may be lost"
+    )]
+    Volatile {
+        /// Its directory.
+        path: PathBuf,
+        /// Which file system.
+        system: &'static str,
+    },
+    /// What every commit relies on does not work.
+    #[error("nothing can be made durable in {path}: {step} fails")]
+    NotSynced {
+        /// Its directory.
+        path: PathBuf,
+        /// What was tried.
+        step: &'static str,
+        /// Why it failed.
         source: io::Error,
     },
     /// Another process owns the register.

@@ -28,15 +28,27 @@ struct Opening {
 }
 
 async fn open_as(dir: &Path, instance: InstanceId) -> Result<Opening, OpenError> {
-    let Opened { backend, .. } = open(dir, instance, Clock::system().unwrap(), unheard()).await?;
+    let Opened { backend, .. } = open(options(dir), owner(instance)).await?;
     Ok(Opening {
         register: Register::new(backend.clone(), instance),
         backend,
     })
 }
 
-fn unheard() -> Committed {
-    Arc::new(|_, _| {})
+/// Folders of tests may be on anything.
+fn options(dir: &Path) -> Options {
+    Options {
+        path: dir.to_owned(),
+        ephemeral: true,
+    }
+}
+
+fn owner(instance: InstanceId) -> Owner {
+    Owner {
+        instance,
+        clock: Clock::system().unwrap(),
+        committed: Arc::new(|_, _| {}),
+    }
 }
 
 async fn opened(dir: &TempDir) -> Opening {
@@ -121,6 +133,30 @@ async fn what_is_made_is_private() {
     assert_eq!(names, expected);
 }
 
+/// `/dev/shm` is tmpfs wherever there is one.
+#[tokio::test]
+async fn a_volatile_file_system_is_refused_unless_declared() {
+    let Ok(dir) = TempDir::new_in("/dev/shm") else {
+        return;
+    };
+    let mut asked = options(dir.path());
+    asked.ephemeral = false;
+    match open(asked, owner(INSTANCE)).await.map(|_| ()) {
+        Err(OpenError::Volatile { system, .. }) => assert_eq!(system, "tmpfs"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    opened(&dir).await.close().await;
+}
+
+#[tokio::test]
+async fn a_linked_database_is_refused() {
+    let (dir, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let file = elsewhere.path().join("file");
+    std::os::unix::fs::symlink(&file, dir.path().join("register.db")).unwrap();
+    assert!(matches!(refused(&dir).await, OpenError::Link { .. }));
+}
+
 #[tokio::test]
 async fn a_newer_format_is_refused_and_left_alone() {
     let dir = TempDir::new().unwrap();
@@ -176,16 +212,14 @@ async fn a_register_is_never_given_another_key() {
 #[tokio::test]
 async fn keys_of_one_register_are_the_same_at_every_start() {
     let dir = TempDir::new().unwrap();
-    let clock = Clock::system().unwrap();
-    let first = open(dir.path(), INSTANCE, clock, unheard()).await.unwrap();
+    let open = |dir: &TempDir| open(options(dir.path()), owner(INSTANCE));
+    let first = open(&dir).await.unwrap();
     let fingerprint = first.sealer.fingerprint_key();
     first.backend.close().await.unwrap();
-    let second = open(dir.path(), INSTANCE, clock, unheard()).await.unwrap();
+    let second = open(&dir).await.unwrap();
     assert_eq!(second.sealer.fingerprint_key(), fingerprint);
     let elsewhere = TempDir::new().unwrap();
-    let other = open(elsewhere.path(), INSTANCE, clock, unheard())
-        .await
-        .unwrap();
+    let other = open(&elsewhere).await.unwrap();
     assert_ne!(other.sealer.fingerprint_key(), fingerprint);
 }
 
@@ -456,7 +490,7 @@ async fn the_log_does_not_grow_without_bound() {
 async fn durability_is_as_promised() {
     let dir = TempDir::new().unwrap();
     let (ground, path) = {
-        let ground = Ground::take(dir.path()).unwrap();
+        let ground = Ground::take(dir.path(), true).unwrap();
         let path = ground.database().unwrap();
         (ground, path)
     };
