@@ -103,7 +103,7 @@ impl Instance {
         };
         let owner = sqlite::Owner {
             instance,
-            clock,
+            clock: clock.clone(),
             committed: Arc::new(move |took_us, commands| observed.store_commit(took_us, commands)),
         };
         let opened = sqlite::open(options, owner)
@@ -114,14 +114,14 @@ impl Instance {
         let supervisor = Supervisor::default();
         let dispatcher = Dispatcher {
             register: register.clone(),
-            clock,
+            clock: clock.clone(),
             waiters: Waiters::default(),
             supervisor: supervisor.clone(),
             metrics: metrics.clone(),
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
         };
-        let gateways = Arc::new(open_gateways(&config)?);
+        let gateways = Arc::new(open_gateways(&config, &clock)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let readiness = Readiness::new(register.clone(), supervisor.draining_token());
         let shared = Arc::new(Shared::new(
@@ -198,7 +198,7 @@ fn random_instance() -> Result<InstanceId, AppError> {
     Ok(InstanceId(u128::from_be_bytes(bytes)))
 }
 
-fn open_gateways(config: &Config) -> Result<Gateways, AppError> {
+fn open_gateways(config: &Config, clock: &Clock) -> Result<Gateways, AppError> {
     let open = |upstream: &Arc<config::Upstream>| -> Result<Arc<Gateway>, AppError> {
         let tls = TlsMaterial {
             ca: upstream.tls.ca.clone(),
@@ -214,7 +214,7 @@ fn open_gateways(config: &Config) -> Result<Gateways, AppError> {
             accept_by_close: upstream.accept_close_framed,
             ..Limits::default()
         };
-        let pool = EffectPool::new(endpoint.clone(), limits);
+        let pool = EffectPool::new(endpoint.clone(), limits, clock.clone());
         let pass = PassThrough::new(endpoint.clone(), &limits);
         Ok(Arc::new(Gateway {
             config: Arc::clone(upstream),
@@ -283,7 +283,7 @@ async fn bind_routers(
             .map_err(AppError::Admin)?;
         let api = Api {
             register: dispatcher.register.clone(),
-            clock: dispatcher.clock,
+            clock: dispatcher.clock.clone(),
             tenant: config.tenant.clone(),
             operators,
             readiness: readiness.clone(),
@@ -296,7 +296,7 @@ async fn bind_routers(
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
-        let health = Health::new(readiness, metrics, dispatcher.clock);
+        let health = Health::new(readiness, metrics, dispatcher.clock.clone());
         routers.push((socket, health::router(health)));
     }
     Ok(routers)
