@@ -30,10 +30,12 @@ use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::waiters::{Ended, Waiters};
 use crate::protocol::ids::{InstanceId, OperationKey};
+use crate::protocol::time::Millis;
 use crate::proxy::front::{Front, Shared};
 use crate::proxy::listener;
 use crate::reconcile::Reconciler;
-use crate::store::sqlite::{self, OpenError};
+use crate::store::seal::MasterKey;
+use crate::store::sqlite::{self, OpenError, Remember, Restored, SqliteBackend};
 use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, EndpointError, Limits, PassThrough, TlsMaterial};
@@ -85,22 +87,22 @@ pub struct Instance {
     register: Register,
     supervisor: Supervisor,
     reconciler: Reconciler,
+    keeper: Arc<SqliteBackend>,
+    metrics: Metrics,
     fronts: Vec<(TcpListener, Front)>,
     routers: Vec<(TcpListener, axum::Router)>,
 }
 
 impl Instance {
-    /// Opens the register and binds every listener. Nothing is served yet.
-    pub async fn start(config: Config) -> Result<Self, AppError> {
+    /// Opens the register and binds every listener. Nothing is served yet. `accept_restored`: an
+    /// operator says that a register which may have been restored is to be used.
+    pub async fn start(config: Config, accept_restored: bool) -> Result<Self, AppError> {
         let config = Arc::new(config);
         let clock = Clock::system().map_err(AppError::Clock)?;
         let instance = random_instance()?;
         let metrics = Metrics::new();
         let observed = metrics.clone();
-        let options = sqlite::Options {
-            path: config.register.path.clone(),
-            ephemeral: config.register.ephemeral,
-        };
+        let options = register_options(&config, restored(&config, accept_restored));
         let owner = sqlite::Owner {
             instance,
             clock: clock.clone(),
@@ -109,6 +111,7 @@ impl Instance {
         let opened = sqlite::open(options, owner)
             .await
             .map_err(|error| AppError::Register(config.register.path.clone(), error))?;
+        let keeper = Arc::clone(&opened.backend);
         let fingerprint_key = FingerprintKey::new(&opened.sealer.fingerprint_key());
         let register = Register::new(opened.backend, instance);
         let supervisor = Supervisor::default();
@@ -137,6 +140,8 @@ impl Instance {
             register,
             supervisor,
             reconciler,
+            keeper,
+            metrics,
             fronts,
             routers,
         })
@@ -164,6 +169,13 @@ impl Instance {
         let reconciler = self.reconciler.clone();
         self.supervisor
             .background(async move { reconciler.run().await });
+        // To the end: what is recorded while draining is known to the witness too.
+        let (keeper, metrics) = (self.keeper, self.metrics);
+        self.supervisor.background(async move {
+            keeper
+                .keep(|purged| metrics.store_forgot(purged.answers, purged.identities))
+                .await;
+        });
         tracing::info!(instance = %self.register.instance(), config = self.config.digest, "serving");
         stop.await;
         tracing::info!(
@@ -187,6 +199,42 @@ impl Instance {
         let _slow_readers = tokio::time::timeout(LAST_ANSWERS, all_closed).await;
         self.register.read().close().await.map_err(AppError::Close)
     }
+}
+
+/// The register that a config names.
+fn register_options(config: &Config, restored: Restored) -> sqlite::Options {
+    let register = &config.register;
+    let keys = register.keys.iter();
+    sqlite::Options {
+        path: register.path.clone(),
+        create: true,
+        ephemeral: register.ephemeral,
+        keys: keys.map(|key| MasterKey::new(key.expose())).collect(),
+        remember: Remember {
+            answers: millis(register.remember.answers),
+            identities: millis(register.remember.identities),
+        },
+        witness: register.witness.clone(),
+        restored,
+        reserve: sqlite::USUAL_RESERVE,
+    }
+}
+
+fn restored(config: &Config, accept: bool) -> Restored {
+    if !accept {
+        return Restored::Refuse;
+    }
+    let longest = config.upstreams.iter().map(|upstream| {
+        let timeouts = &upstream.timeouts;
+        timeouts.dispatch.plus(timeouts.response)
+    });
+    Restored::Accept {
+        quiet: longest.max().unwrap_or_default(),
+    }
+}
+
+fn millis(length: Duration) -> Millis {
+    Millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn random_instance() -> Result<InstanceId, AppError> {

@@ -2,8 +2,7 @@
 //!
 //! What always holds: at most one process owns the directory, by a kernel lock that ends with the
 //! process, however it ends; its file system lasts, unless it was declared that it need not; fsync
-//! works there at start; what is created is readable by its owner only; a register is never opened
-//! with a key that it was not made with, nor given a new one silently.
+//! works there at start; what is created is readable by its owner only.
 //!
 //! What it does not do: notice a disk that lies about its cache.
 
@@ -15,8 +14,9 @@ use std::path::{Path, PathBuf};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::{FlockOperation, flock, fstatfs};
 
-use super::OpenError;
 use super::filesystem::{Worth, worth};
+use super::open_error::OpenError;
+use super::witness::Place;
 use crate::store::seal::{KEY_LEN, MasterKey};
 
 const LOCK: &str = "lock";
@@ -52,6 +52,11 @@ impl Ground {
         }
     }
 
+    /// Is there a register in that directory, or something that was to become one?
+    pub(super) fn holds_register(dir: &Path) -> bool {
+        dir.join(DATABASE).exists()
+    }
+
     /// The database file, there and private before SQLite opens it: its journal inherits the mode.
     pub(super) fn database(&self) -> Result<PathBuf, OpenError> {
         let path = self.dir.join(DATABASE);
@@ -82,21 +87,38 @@ impl Ground {
         std::fs::remove_file(&path).map_err(failed("removing a file"))
     }
 
-    /// The key beside the register. `fresh`: there is no register yet, so a missing key is made.
-    pub(super) fn key(&self, fresh: bool) -> Result<MasterKey, OpenError> {
-        let path = self.dir.join(KEY);
+    /// Which file the database is.
+    pub(super) fn place(database: &Path) -> Result<Place, OpenError> {
+        let found = std::fs::metadata(database).map_err(at(database))?;
+        Ok(Place {
+            inode: found.ino(),
+            device: found.dev(),
+        })
+    }
+
+    /// Where things lie that belong to the register.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where the key file is, or is to be.
+    pub(super) fn key_path(&self) -> PathBuf {
+        self.dir.join(KEY)
+    }
+
+    /// The key beside the register, if there is one.
+    pub(super) fn key(&self) -> Result<Option<MasterKey>, OpenError> {
+        let path = self.key_path();
         match File::open(&path) {
-            Ok(file) => read_key(file, &path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && fresh => self.make_key(&path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(OpenError::KeyMissing { path })
-            }
+            Ok(file) => read_key(file, &path).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&path)(error)),
         }
     }
 
-    /// Written aside and renamed: a crash leaves a whole key or none.
-    fn make_key(&self, path: &Path) -> Result<MasterKey, OpenError> {
+    /// A key for a new register. Written aside and renamed: a crash leaves a whole key or none.
+    pub(super) fn make_key(&self) -> Result<MasterKey, OpenError> {
+        let path = &self.key_path();
         let key = MasterKey::random().map_err(|_| OpenError::NoRandomness)?;
         let aside = self.dir.join("key.new");
         let mut file = overwritten(&aside).map_err(at(&aside))?;
@@ -177,13 +199,10 @@ fn create_private_dir(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-        Some(_) | None => Ok(()),
-    }
+    sync_parent(dir)
 }
 
-fn private_file() -> OpenOptions {
+pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -194,18 +213,26 @@ fn private_file() -> OpenOptions {
     options
 }
 
-fn overwritten(path: &Path) -> io::Result<File> {
+/// A private file, empty.
+pub(super) fn overwritten(path: &Path) -> io::Result<File> {
     private_file().truncate(true).open(path)
 }
 
 /// A new name is durable only once its directory is.
+pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        Some(_) | None => File::open(".")?.sync_all(),
+    }
+}
+
 fn sync(dir: &Path) -> Result<(), OpenError> {
     File::open(dir)
         .and_then(|dir| dir.sync_all())
         .map_err(at(dir))
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
     let path = path.to_owned();
     move |source| OpenError::File { path, source }
 }

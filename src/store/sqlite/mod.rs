@@ -6,21 +6,31 @@
 //!
 //! What it does not do: decide (`protocol`), share the register between processes.
 
+mod about;
+mod age;
 mod checkpoint;
 mod filesystem;
 mod ground;
+mod identity;
+mod keeping;
+mod keys;
 mod load;
+mod migrate;
+mod open_error;
 mod opening;
 mod persist;
+mod purge;
 mod read;
+mod reserve;
 #[cfg(test)]
 mod sabotage;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod witness;
 mod writer;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
@@ -34,8 +44,13 @@ use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::Record;
 
-pub use opening::{Committed, OpenError, Opened, Options, Owner, open};
+pub use open_error::OpenError;
+pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};
+pub use purge::{Purged, Remember};
 use read::Readers;
+pub use witness::Doubt;
+use witness::Witness;
+pub use writer::Tended;
 use writer::{Answer, Errand, Poison};
 
 /// The embedded register.
@@ -45,6 +60,8 @@ pub struct SqliteBackend {
     readers: Arc<Readers>,
     poison: Poison,
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// `None`: the register is only looked at.
+    witness: Option<Arc<Witness>>,
     #[cfg(test)]
     sabotage: Arc<sabotage::Sabotage>,
 }
@@ -142,27 +159,6 @@ impl Backend for SqliteBackend {
     }
 
     fn close(&self) -> Pending<'_, ()> {
-        Box::pin(async {
-            let (answer, answered) = oneshot::channel();
-            // Closed already: nothing is left to wait for but the thread.
-            let closed = match self.errands.send(Errand::Close(answer)).await {
-                Ok(()) => answered.await.unwrap_or(Ok(())),
-                Err(_) => Ok(()),
-            };
-            let thread = self
-                .writer
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some(thread) = thread {
-                let joined = tokio::task::spawn_blocking(move || thread.join()).await;
-                if !matches!(joined, Ok(Ok(()))) {
-                    return Err(StoreError::Unavailable(
-                        "the register's writer ended in a panic".to_owned(),
-                    ));
-                }
-            }
-            closed
-        })
+        Box::pin(self.end())
     }
 }

@@ -16,9 +16,16 @@ use crate::clock::Clock;
 use crate::protocol::command::{Admit, Ruling};
 use crate::protocol::ids::{Incarnation, InstanceId};
 use crate::protocol::policy::IfTwin;
+use crate::protocol::time::Millis;
 use crate::store::codec;
 use crate::store::conformance::commands::{self as c, admit, again, applied, fenced, key};
 use crate::store::{Admitted, Register};
+
+mod formats;
+mod full;
+mod keys;
+mod memory;
+mod restore;
 
 const INSTANCE: InstanceId = InstanceId(1);
 
@@ -28,7 +35,12 @@ struct Opening {
 }
 
 async fn open_as(dir: &Path, instance: InstanceId) -> Result<Opening, OpenError> {
-    let Opened { backend, .. } = open(options(dir), owner(instance)).await?;
+    opened_with(options(dir), owner(instance)).await
+}
+
+async fn opened_with(options: Options, owner: Owner) -> Result<Opening, OpenError> {
+    let instance = owner.instance;
+    let Opened { backend, .. } = open(options, owner).await?;
     Ok(Opening {
         register: Register::new(backend.clone(), instance),
         backend,
@@ -39,7 +51,16 @@ async fn open_as(dir: &Path, instance: InstanceId) -> Result<Opening, OpenError>
 fn options(dir: &Path) -> Options {
     Options {
         path: dir.to_owned(),
+        create: true,
         ephemeral: true,
+        keys: Vec::new(),
+        remember: Remember {
+            answers: Millis(7 * 86_400_000),
+            identities: Millis(400 * 86_400_000),
+        },
+        witness: None,
+        restored: Restored::Refuse,
+        reserve: 0,
     }
 }
 
@@ -129,6 +150,8 @@ async fn what_is_made_is_private() {
         "register.db",
         "register.db-shm",
         "register.db-wal",
+        "reserve",
+        "witness",
     ];
     assert_eq!(names, expected);
 }
@@ -494,8 +517,8 @@ async fn durability_is_as_promised() {
         let path = ground.database().unwrap();
         (ground, path)
     };
-    let (connection, exists) = schema::open_writer(&path).unwrap();
-    assert!(!exists);
+    let (connection, found) = schema::open_writer(&path).unwrap();
+    assert_eq!(found, schema::Found::Nothing);
     let pragma = |name: &str| -> String {
         connection
             .pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))
