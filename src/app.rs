@@ -30,10 +30,12 @@ use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::waiters::{Ended, Waiters};
 use crate::protocol::ids::{InstanceId, OperationKey};
+use crate::protocol::time::Millis;
 use crate::proxy::front::{Front, Shared};
 use crate::proxy::listener;
 use crate::reconcile::Reconciler;
-use crate::store::sqlite::{self, OpenError};
+use crate::store::seal::MasterKey;
+use crate::store::sqlite::{self, OpenError, Remember, Restored, SqliteBackend};
 use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, EndpointError, Limits, PassThrough, TlsMaterial};
@@ -85,39 +87,44 @@ pub struct Instance {
     register: Register,
     supervisor: Supervisor,
     reconciler: Reconciler,
+    keeper: Arc<SqliteBackend>,
+    metrics: Metrics,
     fronts: Vec<(TcpListener, Front)>,
     routers: Vec<(TcpListener, axum::Router)>,
 }
 
 impl Instance {
-    /// Opens the register and binds every listener. Nothing is served yet.
-    pub async fn start(config: Config) -> Result<Self, AppError> {
+    /// Opens the register and binds every listener. Nothing is served yet. `accept_restored`: an
+    /// operator says that a register which may have been restored is to be used.
+    pub async fn start(config: Config, accept_restored: bool) -> Result<Self, AppError> {
         let config = Arc::new(config);
         let clock = Clock::system().map_err(AppError::Clock)?;
         let instance = random_instance()?;
         let metrics = Metrics::new();
         let observed = metrics.clone();
-        let opened = sqlite::open(
-            &config.register.path,
+        let options = register_options(&config, restored(&config, accept_restored));
+        let owner = sqlite::Owner {
             instance,
-            clock,
-            Arc::new(move |took_us, commands| observed.store_commit(took_us, commands)),
-        )
-        .await
-        .map_err(|error| AppError::Register(config.register.path.clone(), error))?;
+            clock: clock.clone(),
+            committed: Arc::new(move |took_us, commands| observed.store_commit(took_us, commands)),
+        };
+        let opened = sqlite::open(options, owner)
+            .await
+            .map_err(|error| AppError::Register(config.register.path.clone(), error))?;
+        let keeper = Arc::clone(&opened.backend);
         let fingerprint_key = FingerprintKey::new(&opened.sealer.fingerprint_key());
         let register = Register::new(opened.backend, instance);
         let supervisor = Supervisor::default();
         let dispatcher = Dispatcher {
             register: register.clone(),
-            clock,
+            clock: clock.clone(),
             waiters: Waiters::default(),
             supervisor: supervisor.clone(),
             metrics: metrics.clone(),
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
         };
-        let gateways = Arc::new(open_gateways(&config)?);
+        let gateways = Arc::new(open_gateways(&config, &clock)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let readiness = Readiness::new(register.clone(), supervisor.draining_token());
         let shared = Arc::new(Shared::new(
@@ -133,6 +140,8 @@ impl Instance {
             register,
             supervisor,
             reconciler,
+            keeper,
+            metrics,
             fronts,
             routers,
         })
@@ -158,6 +167,14 @@ impl Instance {
             });
         }
         self.reconciler.start();
+        // To the end: what is recorded while draining is known to the witness too.
+        let (keeper, metrics) = (self.keeper, self.metrics);
+        let mut keeping = JoinSet::new();
+        keeping.spawn(async move {
+            keeper
+                .keep(|purged| metrics.store_forgot(purged.answers, purged.identities))
+                .await;
+        });
         tracing::info!(instance = %self.register.instance(), config = self.config.digest, "serving");
         stop.await;
         tracing::info!(
@@ -180,8 +197,45 @@ impl Instance {
         closing.cancel();
         let all_closed = async { while listeners.join_next().await.is_some() {} };
         let _slow_readers = tokio::time::timeout(LAST_ANSWERS, all_closed).await;
+        keeping.shutdown().await;
         self.register.read().close().await.map_err(AppError::Close)
     }
+}
+
+/// The register that a config names.
+fn register_options(config: &Config, restored: Restored) -> sqlite::Options {
+    let register = &config.register;
+    let keys = register.keys.iter();
+    sqlite::Options {
+        path: register.path.clone(),
+        create: true,
+        ephemeral: register.ephemeral,
+        keys: keys.map(|key| MasterKey::new(key.expose())).collect(),
+        remember: Remember {
+            answers: millis(register.remember.answers),
+            identities: millis(register.remember.identities),
+        },
+        witness: register.witness.clone(),
+        restored,
+        reserve: sqlite::USUAL_RESERVE,
+    }
+}
+
+fn restored(config: &Config, accept: bool) -> Restored {
+    if !accept {
+        return Restored::Refuse;
+    }
+    let longest = config.upstreams.iter().map(|upstream| {
+        let timeouts = &upstream.timeouts;
+        timeouts.dispatch.plus(timeouts.response)
+    });
+    Restored::Accept {
+        quiet: longest.max().unwrap_or_default(),
+    }
+}
+
+fn millis(length: Duration) -> Millis {
+    Millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn random_instance() -> Result<InstanceId, AppError> {
@@ -193,7 +247,7 @@ fn random_instance() -> Result<InstanceId, AppError> {
     Ok(InstanceId(u128::from_be_bytes(bytes)))
 }
 
-fn open_gateways(config: &Config) -> Result<Gateways, AppError> {
+fn open_gateways(config: &Config, clock: &Clock) -> Result<Gateways, AppError> {
     let open = |upstream: &Arc<config::Upstream>| -> Result<Arc<Gateway>, AppError> {
         let tls = TlsMaterial {
             ca: upstream.tls.ca.clone(),
@@ -209,7 +263,7 @@ fn open_gateways(config: &Config) -> Result<Gateways, AppError> {
             accept_by_close: upstream.accept_close_framed,
             ..Limits::default()
         };
-        let pool = EffectPool::new(endpoint.clone(), limits);
+        let pool = EffectPool::new(endpoint.clone(), limits, clock.clone());
         let pass = PassThrough::new(endpoint.clone(), &limits);
         Ok(Arc::new(Gateway {
             config: Arc::clone(upstream),
@@ -278,7 +332,7 @@ async fn bind_routers(
             .map_err(AppError::Admin)?;
         let api = Api {
             register: dispatcher.register.clone(),
-            clock: dispatcher.clock,
+            clock: dispatcher.clock.clone(),
             tenant: config.tenant.clone(),
             operators,
             readiness: readiness.clone(),
@@ -291,7 +345,7 @@ async fn bind_routers(
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
-        let health = Health::new(readiness, metrics, dispatcher.clock);
+        let health = Health::new(readiness, metrics, dispatcher.clock.clone());
         routers.push((socket, health::router(health)));
     }
     Ok(routers)

@@ -54,7 +54,7 @@ pub(crate) async fn house(operators: Operators) -> House {
     let told = settled.clone();
     let api = Api {
         register,
-        clock,
+        clock: clock.clone(),
         tenant: Tenant::new("t"),
         operators: operators.clone(),
         readiness: readiness.clone(),
@@ -62,7 +62,7 @@ pub(crate) async fn house(operators: Operators) -> House {
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         tasks: TaskTracker::new(),
     };
-    let health = Health::new(readiness, Metrics::new(), clock);
+    let health = Health::new(readiness, Metrics::new(), clock.clone());
     House {
         stand_in,
         clock,

@@ -56,6 +56,10 @@ pub struct Serve {
         default_value = "info"
     )]
     pub log: String,
+    /// Use a register that may have been restored or copied. Once: it starts a new epoch, which makes
+    /// every token of before stale, and nothing is admitted until what was under way must have ended.
+    #[arg(long)]
+    pub accept_restored: bool,
 }
 
 /// `demo`.

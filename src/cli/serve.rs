@@ -26,7 +26,9 @@ pub async fn run(serve: &Serve) -> Result<String, Failure> {
     }
     logs::start(&serve.log).map_err(anyhow::Error::from)?;
     let told = Mutex::new(Told::listen().context("signals cannot be listened to")?);
-    let instance = Instance::start(config).await.map_err(anyhow::Error::from)?;
+    let instance = Instance::start(config, serve.accept_restored)
+        .await
+        .map_err(anyhow::Error::from)?;
     let stop = async { told.lock().await.stop().await };
     let hurry = async { told.lock().await.stop().await };
     instance

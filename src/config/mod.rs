@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod encryption;
 mod field;
 mod parse;
 mod problems;
@@ -17,11 +18,12 @@ mod secret;
 mod settings;
 mod tree;
 
+pub use encryption::EncryptionKey;
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use secret::Secret;
 pub use settings::{
     Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Methods, Protect,
-    Register, Route, TlsFiles, Unlisted, Upstream,
+    Register, Remember, Route, TlsFiles, Unlisted, Upstream,
 };
 
 use std::path::Path;

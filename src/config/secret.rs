@@ -42,24 +42,43 @@ impl Secret {
 
     /// Reads `${env:NAME}`, `${file:/path}` (one line end at the end is dropped), or the text itself.
     pub(super) fn resolve(text: &str) -> Result<Resolved, String> {
+        let secret = match Source::of(text)? {
+            Source::Literal(text) => return Ok(Resolved::Literal(Self::new(text))),
+            Source::Environment(name) => from_environment(name)?,
+            Source::File(path) => from_file(path)?,
+        };
+        Ok(Resolved::Elsewhere(Self(secret)))
+    }
+}
+
+/// Where a secret is to be had.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'t> {
+    /// Here.
+    Literal(&'t str),
+    /// `${env:NAME}`.
+    Environment(&'t str),
+    /// `${file:/path}`.
+    File(&'t str),
+}
+
+impl<'t> Source<'t> {
+    pub(super) fn of(text: &'t str) -> Result<Self, String> {
         let Some(inner) = text.strip_prefix("${") else {
             return if text.contains("${") {
                 Err("`${…}` stands alone or not at all".to_owned())
             } else {
-                Ok(Resolved::Literal(Self::new(text)))
+                Ok(Self::Literal(text))
             };
         };
         let source = inner
             .strip_suffix('}')
             .and_then(|inner| inner.split_once(':'));
-        let secret = match source {
-            Some(("env", name)) => from_environment(name)?,
-            Some(("file", path)) => from_file(path)?,
-            Some(_) | None => {
-                return Err("a secret is `${env:NAME}` or `${file:/path}`".to_owned());
-            }
-        };
-        Ok(Resolved::Elsewhere(Self(secret)))
+        match source {
+            Some(("env", name)) => Ok(Self::Environment(name)),
+            Some(("file", path)) => Ok(Self::File(path)),
+            Some(_) | None => Err("a secret is `${env:NAME}` or `${file:/path}`".to_owned()),
+        }
     }
 }
 
@@ -67,7 +86,7 @@ impl Secret {
     clippy::disallowed_methods,
     reason = "config is the room that reads the environment"
 )]
-fn from_environment(name: &str) -> Result<String, String> {
+pub(super) fn from_environment(name: &str) -> Result<String, String> {
     std::env::var(name).map_err(|error| {
         // The error of a variable that is not Unicode would show its value.
         match error {

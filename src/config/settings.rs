@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, Uri};
 
+use super::encryption::EncryptionKey;
 use super::secret::Secret;
 use crate::expression::{
     Member, Missing, PathParams, PathTemplate, RequestFacts, RequestPath, Template, WhyMissing,
@@ -51,6 +52,21 @@ pub struct Register {
     pub path: PathBuf,
     /// Is it fine to lose it at a reboot? Then tmpfs and overlay file systems are accepted.
     pub ephemeral: bool,
+    /// The file of its witness; `None`: beside it.
+    pub witness: Option<PathBuf>,
+    /// How long it remembers what is settled.
+    pub remember: Remember,
+    /// The first seals, all open; none: the register's own key file.
+    pub keys: Vec<EncryptionKey>,
+}
+
+/// How long a settled operation is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remember {
+    /// With its answer: not shorter than any key's lifetime.
+    pub answers: Duration,
+    /// At all: not shorter than the answers.
+    pub identities: Duration,
 }
 
 /// The operators' listener.

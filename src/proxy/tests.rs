@@ -291,7 +291,7 @@ fn gateway(rules: &Arc<config::Upstream>) -> Arc<Gateway> {
     };
     Arc::new(Gateway {
         config: Arc::clone(rules),
-        pool: EffectPool::new(endpoint.clone(), limits),
+        pool: EffectPool::new(endpoint.clone(), limits, Clock::system().unwrap()),
         pass: PassThrough::new(endpoint.clone(), &limits),
         endpoint,
     })

@@ -6,6 +6,10 @@
 //! record names its key. The key that is kept seals nothing itself: sealing and fingerprinting use
 //! keys derived from it under a label of their own.
 //!
+//! Fingerprints must stay comparable when keys change. So their key is derived once, from the key
+//! that a register is made with, and kept in the register from then on, sealed: a register that is
+//! lost and made again with the same key makes the same fingerprints.
+//!
 //! What it does not do: keep keys safe. A key file beside the register is obfuscation, and is called
 //! so. One key should not seal more than 2^32 records (random nonces): rotate before.
 
@@ -20,7 +24,8 @@ use crate::protocol::ids::OperationKey;
 pub const KEY_LEN: usize = 32;
 
 const VERSION: u8 = 1;
-const HEAD: usize = 1 + 4 + NONCE_LEN;
+const HEAD_BEFORE_NONCE: usize = 1 + 4;
+const HEAD: usize = HEAD_BEFORE_NONCE + NONCE_LEN;
 
 /// What a sealed record holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +99,7 @@ impl std::fmt::Debug for MasterKey {
     }
 }
 
-/// Seals and opens content.
+/// Seals and opens what a register keeps.
 pub struct Sealer {
     writing: SealingKey,
     retired: Vec<SealingKey>,
@@ -108,7 +113,8 @@ struct SealingKey {
 }
 
 impl Sealer {
-    /// The first key seals and fingerprints; `retired` ones only open what they sealed earlier.
+    /// The first key seals, and makes the fingerprints of a new register; `retired` ones only open
+    /// what they sealed earlier.
     pub fn new(first: &MasterKey, retired: &[MasterKey]) -> Result<Self, SealError> {
         Ok(Self {
             writing: SealingKey::of(first)?,
@@ -132,6 +138,11 @@ impl Sealer {
         self.writing.id
     }
 
+    /// Is that key among them?
+    pub fn knows(&self, id: u32) -> bool {
+        self.key_named(id).is_ok()
+    }
+
     /// Seals content of one operation: version, key id, nonce, ciphertext, tag.
     pub fn seal(
         &self,
@@ -139,6 +150,36 @@ impl Sealer {
         of: &OperationKey,
         plain: &[u8],
     ) -> Result<Vec<u8>, SealError> {
+        self.close(bound_to(content, of), plain)
+    }
+
+    /// Opens what was sealed for the same operation as the same content.
+    pub fn open(
+        &self,
+        content: Content,
+        of: &OperationKey,
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, SealError> {
+        self.unclose(bound_to(content, of), sealed)
+    }
+
+    /// The fingerprint key, sealed for the register that keeps it.
+    pub(super) fn seal_fingerprint_key(&self, register: u128) -> Result<Vec<u8>, SealError> {
+        self.close(bound_to_register(register), &self.fingerprint)
+    }
+
+    /// Makes fingerprints from now on with the key that the register keeps.
+    pub(super) fn adopt_fingerprint_key(
+        &mut self,
+        register: u128,
+        sealed: &[u8],
+    ) -> Result<(), SealError> {
+        let key = self.unclose(bound_to_register(register), sealed)?;
+        self.fingerprint = key.try_into().map_err(|_| SealError::Malformed)?;
+        Ok(())
+    }
+
+    fn close(&self, bound: Aad<Vec<u8>>, plain: &[u8]) -> Result<Vec<u8>, SealError> {
         let mut nonce = [0; NONCE_LEN];
         self.random
             .fill(&mut nonce)
@@ -157,37 +198,21 @@ impl Sealer {
         let tag = self
             .writing
             .key
-            .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
-                bound_to(content, of),
-                in_place,
-            )
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), bound, in_place)
             .map_err(|_| SealError::Broken)?;
         sealed.extend_from_slice(tag.as_ref());
         Ok(sealed)
     }
 
-    /// Opens what was sealed for the same operation as the same content.
-    pub fn open(
-        &self,
-        content: Content,
-        of: &OperationKey,
-        sealed: &[u8],
-    ) -> Result<Vec<u8>, SealError> {
-        let (version, rest) = sealed.split_first().ok_or(SealError::Malformed)?;
-        if *version != VERSION {
-            return Err(SealError::Malformed);
-        }
-        let (id, rest) = rest.split_first_chunk().ok_or(SealError::Malformed)?;
-        let (nonce, sealed) = rest.split_first_chunk().ok_or(SealError::Malformed)?;
-        let key = self.key_named(u32::from_be_bytes(*id))?;
+    fn unclose(&self, bound: Aad<Vec<u8>>, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        let key = self.key_named(key_id_of(sealed)?)?;
+        let sealed = sealed.get(HEAD_BEFORE_NONCE..);
+        let (nonce, sealed) = sealed
+            .and_then(<[u8]>::split_first_chunk)
+            .ok_or(SealError::Malformed)?;
         let mut opened = sealed.to_vec();
         let length = key
-            .open_in_place(
-                Nonce::assume_unique_for_key(*nonce),
-                bound_to(content, of),
-                &mut opened,
-            )
+            .open_in_place(Nonce::assume_unique_for_key(*nonce), bound, &mut opened)
             .map_err(|_| SealError::Broken)?
             .len();
         opened.truncate(length);
@@ -218,6 +243,22 @@ impl std::fmt::Debug for Sealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Sealer({:08x})", self.writing.id)
     }
+}
+
+/// Which key it was sealed with.
+pub(super) fn key_id_of(sealed: &[u8]) -> Result<u32, SealError> {
+    let (version, rest) = sealed.split_first().ok_or(SealError::Malformed)?;
+    if *version != VERSION {
+        return Err(SealError::Malformed);
+    }
+    let id = rest.first_chunk().ok_or(SealError::Malformed)?;
+    Ok(u32::from_be_bytes(*id))
+}
+
+fn bound_to_register(register: u128) -> Aad<Vec<u8>> {
+    let mut bound = b"fencepost register fingerprint key v1".to_vec();
+    bound.extend_from_slice(&register.to_be_bytes());
+    Aad::from(bound)
 }
 
 /// What is authenticated beside the content: which operation, and which kind of content.
@@ -293,6 +334,30 @@ mod tests {
         assert_eq!(
             old.open(Content::Answer, &key("a"), &newer),
             Err(SealError::UnknownKey(id))
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_key_stays_when_the_sealing_key_changes() {
+        let old = sealer(1, &[]);
+        let kept = old.seal_fingerprint_key(9).unwrap();
+        let mut both = sealer(2, &[1]);
+        assert_ne!(both.fingerprint_key(), old.fingerprint_key());
+        both.adopt_fingerprint_key(9, &kept).unwrap();
+        assert_eq!(both.fingerprint_key(), old.fingerprint_key());
+        let mut later = sealer(2, &[]);
+        let kept_anew = both.seal_fingerprint_key(9).unwrap();
+        later.adopt_fingerprint_key(9, &kept_anew).unwrap();
+        assert_eq!(later.fingerprint_key(), old.fingerprint_key());
+        // Not of another register, and not without the key.
+        assert_eq!(
+            later.adopt_fingerprint_key(8, &kept_anew),
+            Err(SealError::Broken)
+        );
+        let unknown = MasterKey::new([1; 32]).id();
+        assert_eq!(
+            later.adopt_fingerprint_key(9, &kept),
+            Err(SealError::UnknownKey(unknown))
         );
     }
 

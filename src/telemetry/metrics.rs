@@ -5,6 +5,8 @@
 //!
 //! What it does not do: read the register or a clock; whoever knows a number hands it in.
 
+mod store;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -17,6 +19,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::protocol::time::Millis;
+
+use store::StoreMetrics;
 
 /// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
@@ -78,10 +82,9 @@ struct Inner {
     unsettled: Family<StateLabels, Gauge>,
     oldest_unsettled: Family<NoLabels, Gauge<f64, AtomicU64>>,
     settle: Histogram,
-    commit: Histogram,
-    batch: Histogram,
+    store: StoreMetrics,
     upstream: Histogram,
-    wait: Family<WaitLabels, Histogram, fn() -> Histogram>,
+    wait: Family<OneLabel, Histogram, fn() -> Histogram>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -103,7 +106,7 @@ struct StateLabels {
 }
 
 /// `for` is a word of the language, so it cannot be a derived field name.
-type WaitLabels = [(&'static str, &'static str); 1];
+type OneLabel = [(&'static str, &'static str); 1];
 
 /// A family of at most one, so that its number can be absent.
 type NoLabels = [(&'static str, &'static str); 0];
@@ -181,12 +184,6 @@ impl Metrics {
     pub fn in_flight(&self) -> InFlight {
         self.0.in_flight.inc();
         InFlight(self.0.in_flight.clone())
-    }
-
-    /// The register committed `commands` commands in one transaction.
-    pub fn store_commit(&self, took_us: u64, commands: usize) {
-        self.0.commit.observe(seconds_from_us(took_us));
-        self.0.batch.observe(approximate(commands));
     }
 
     /// An attempt took that long from its first byte to the end of its answer.
@@ -331,18 +328,7 @@ impl Inner {
                 "From first admission to settlement, of operations that were uncertain",
                 exponential_buckets(0.01, 4.0, 13),
             ),
-            commit: histogram(
-                r,
-                "store_commit_seconds",
-                "One commit of the register",
-                exponential_buckets(0.000_05, 2.0, 16),
-            ),
-            batch: histogram(
-                r,
-                "store_batch_size",
-                "Commands in one commit of the register",
-                exponential_buckets(1.0, 2.0, 10),
-            ),
+            store: StoreMetrics::registered(r),
             upstream: histogram(
                 r,
                 "upstream_duration_seconds",
@@ -424,6 +410,7 @@ mod tests {
         metrics.unprotected_effect();
         metrics.contradiction();
         metrics.store_commit(150, 3);
+        metrics.store_forgot(5, 0);
         metrics.upstream_took(Millis(20));
         metrics.waited(WaitedFor::Predecessor, Millis(1_500));
         metrics.settled_after(Millis(61_000));
@@ -444,6 +431,7 @@ mod tests {
             "fencepost_settle_duration_seconds_sum 61.0",
             "fencepost_store_commit_seconds_count 1",
             "fencepost_store_batch_size_sum 3.0",
+            r#"fencepost_store_forgotten_total{what="answers"} 5"#,
             "fencepost_upstream_duration_seconds_sum 0.02",
             r#"fencepost_wait_seconds_sum{for="predecessor"} 1.5"#,
         ] {

@@ -27,8 +27,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::stream::Stream;
+use crate::clock::Clock;
+use crate::failpoint;
 use crate::protocol::time::BootInstant;
-use crate::{clock, failpoint};
 
 /// A crash test wants to die with part of a request sent: then the first write is kept short.
 const FIRST_WRITE: Option<usize> = if cfg!(feature = "failpoints") {
@@ -39,7 +40,10 @@ const FIRST_WRITE: Option<usize> = if cfg!(feature = "failpoints") {
 
 /// What is known of the attempt on one connection. Shared by the wrappers and whoever reads them.
 #[derive(Debug)]
-pub(super) struct Meter(Mutex<Facts>);
+pub(super) struct Meter {
+    facts: Mutex<Facts>,
+    clock: Clock,
+}
 
 /// A reading of the meter.
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +87,12 @@ pub(super) enum Refusal {
 }
 
 impl Meter {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Facts::at_rest(GateState::Shut))))
+    /// `clock`: says whether `dispatch-by` has passed.
+    pub(super) fn new(clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            facts: Mutex::new(Facts::at_rest(GateState::Shut)),
+            clock,
+        })
     }
 
     /// Takes the baseline of an attempt. The connection is exclusively the caller's.
@@ -173,7 +181,7 @@ impl Meter {
 
     // The lock is held for a few assignments, never across a call that can panic.
     fn lock(&self) -> MutexGuard<'_, Facts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -311,7 +319,7 @@ impl Gate {
         };
         let state = if !self.is_quiet() {
             GateState::Refused(Refusal::Unusable)
-        } else if clock::boottime() > dispatch_by {
+        } else if self.meter.clock.boottime() > dispatch_by {
             GateState::Refused(Refusal::Expired)
         } else {
             GateState::Open

@@ -17,7 +17,7 @@ use super::connect::{self, Unreachable};
 use super::counted_io::{CountedIo, Meter};
 use super::endpoint::Endpoint;
 use super::exchange::Live;
-use crate::clock;
+use crate::clock::Clock;
 use crate::protocol::time::{BootInstant, Millis};
 
 /// Time and size limits of the effects of one upstream.
@@ -65,6 +65,7 @@ pub struct EffectPool(Arc<Pool>);
 pub(super) struct Pool {
     endpoint: Endpoint,
     limits: Limits,
+    clock: Clock,
     // The last one put back is the first one taken: the rest may grow old and go.
     idle: Mutex<Vec<Idle>>,
     sweeper: OnceLock<AbortOnDropHandle<()>>,
@@ -84,10 +85,11 @@ pub struct Reserved {
 
 impl EffectPool {
     /// A pool without connections.
-    pub fn new(endpoint: Endpoint, limits: Limits) -> Self {
+    pub fn new(endpoint: Endpoint, limits: Limits, clock: Clock) -> Self {
         Self(Arc::new(Pool {
             endpoint,
             limits,
+            clock,
             idle: Mutex::default(),
             sweeper: OnceLock::new(),
         }))
@@ -125,7 +127,7 @@ impl EffectPool {
 
 impl Pool {
     async fn connect(&self) -> Result<Box<Live>, Unreachable> {
-        let meter = Meter::new();
+        let meter = Meter::new(self.clock.clone());
         let count = |tcp| CountedIo::new(tcp, Arc::clone(&meter));
         let stream = connect::open(&self.endpoint, self.limits.connect, count).await?;
         let mut live = Live::new(stream, meter, &self.limits)
@@ -144,7 +146,7 @@ impl Pool {
         if worn || !live.is_at_rest() {
             return;
         }
-        let since = clock::boottime();
+        let since = self.clock.boottime();
         let mut idle = self.lock();
         if idle.len() < self.limits.idle_connections {
             idle.push(Idle { live, since });
@@ -157,7 +159,7 @@ impl Pool {
 
     fn is_young(&self, idle: &Idle) -> bool {
         let limit = u64::try_from(self.limits.idle_for.as_millis()).unwrap_or(u64::MAX);
-        clock::boottime().since(idle.since) <= Millis(limit)
+        self.clock.boottime().since(idle.since) <= Millis(limit)
     }
 
     /// Closes what is old or was closed by the upstream.

@@ -9,6 +9,7 @@
 mod answers;
 mod effect;
 mod fence;
+mod register;
 mod settle;
 mod upstream;
 mod value;
@@ -21,10 +22,9 @@ use std::time::Duration;
 use super::field::{Field, Fields};
 use super::scalar::{self, DURATION, SIZE};
 use super::secret::Secret;
-use super::settings::{Admin, Config, Limits, Register, Upstream};
+use super::settings::{Admin, Config, Limits, Upstream};
 use crate::protocol::ids::Tenant;
 
-const DEFAULT_REGISTER: &str = "/var/lib/fencepost";
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(LOOPBACK, 15_000);
 const DEFAULT_HEALTH: SocketAddr = SocketAddr::new(LOOPBACK, 15_020);
 const LOOPBACK: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -61,7 +61,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
     let upstreams = upstreams(&mut fields, limits, &mut taken);
     let admin = admin(&mut fields, &mut taken);
     let health = health(&mut fields, &mut taken);
-    let register = register(&mut fields);
+    let register = register::register(&mut fields, &upstreams);
     let record_timeout = fields.or("record_timeout", DEFAULT_RECORD_TIMEOUT, |field| {
         field.read(DURATION, scalar::duration)
     });
@@ -197,42 +197,6 @@ fn health(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<SocketAddr> {
 /// `admin: none` switches a listener off that would be there by default.
 fn is_none(field: &Field<'_>) -> bool {
     !field.is_map() && !field.is_list() && !field.is_null() && field.raw_text() == Some("none")
-}
-
-fn register(fields: &mut Fields<'_>) -> Register {
-    let field = fields.take("register");
-    let place = field.as_ref().unwrap_or(fields.own());
-    place.warn("the embedded register fences only the callers of this one process");
-    let register = field.and_then(|field| {
-        let mut fields = field.map()?;
-        fields.refuse_later(&["postgres", "remember", "encryption"]);
-        fields.or("if_down", (), |field| {
-            field.choice_or_later(&[("refuse", ())], &["forward-with-key"])
-        });
-        let register = fields.take("embedded").and_then(|field| embedded(&field));
-        fields.finish();
-        register
-    });
-    register.unwrap_or_else(|| Register {
-        path: PathBuf::from(DEFAULT_REGISTER),
-        ephemeral: false,
-    })
-}
-
-fn embedded(field: &Field<'_>) -> Option<Register> {
-    let mut fields = field.map()?;
-    let path = fields.or("path", PathBuf::from(DEFAULT_REGISTER), path);
-    let ephemeral = fields.or("ephemeral", false, |field| {
-        let ephemeral = field.boolean()?;
-        if ephemeral {
-            field.warn(
-                "what an ephemeral register knew is lost with it, and repeats are sent again",
-            );
-        }
-        Some(ephemeral)
-    });
-    fields.finish();
-    Some(Register { path, ephemeral })
 }
 
 fn drain(fields: &mut Fields<'_>, upstreams: &[Arc<Upstream>]) -> Duration {

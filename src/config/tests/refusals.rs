@@ -163,8 +163,6 @@ fn what_a_later_version_brings_is_refused_by_name() {
         "version: 1\nmode: observe\n".to_owned(),
         "version: 1\nworker: { address: 127.0.0.1:1 }\n".to_owned(),
         "version: 1\nregister: { postgres: { url: x } }\n".to_owned(),
-        "version: 1\nregister: { remember: { answers: 7d } }\n".to_owned(),
-        "version: 1\nregister: { encryption: { keys: [] } }\n".to_owned(),
         "version: 1\nregister: { if_down: forward-with-key }\n".to_owned(),
         upstream("    hosts: [x]\n"),
         upstream("    mode: observe\n"),

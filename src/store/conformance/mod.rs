@@ -20,6 +20,7 @@ use super::sqlite;
 use super::{Backend, Register};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
+use crate::protocol::time::Millis;
 
 /// A register under test, that can be restarted.
 pub(super) struct Subject {
@@ -73,10 +74,25 @@ impl Subject {
 }
 
 async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
-    let clock = Clock::system().unwrap();
-    let opened = sqlite::open(dir.path(), instance, clock, Arc::new(|_, _| {}))
-        .await
-        .unwrap();
+    let options = sqlite::Options {
+        path: dir.path().to_owned(),
+        create: true,
+        ephemeral: true,
+        keys: Vec::new(),
+        remember: sqlite::Remember {
+            answers: Millis(7 * 86_400_000),
+            identities: Millis(400 * 86_400_000),
+        },
+        witness: None,
+        restored: sqlite::Restored::Refuse,
+        reserve: 0,
+    };
+    let owner = sqlite::Owner {
+        instance,
+        clock: Clock::system().unwrap(),
+        committed: Arc::new(|_, _| {}),
+    };
+    let opened = sqlite::open(options, owner).await.unwrap();
     Register::new(opened.backend, instance)
 }
 

@@ -1,11 +1,10 @@
 //! The ground a register stands on: its directory, its one owner, its key file.
 //!
 //! What always holds: at most one process owns the directory, by a kernel lock that ends with the
-//! process, however it ends; what is created is readable by its owner only; a register is never
-//! opened with a key that it was not made with, nor given a new one silently.
+//! process, however it ends; its file system lasts, unless it was declared that it need not; fsync
+//! works there at start; what is created is readable by its owner only.
 //!
-//! What it does not do yet: refuse network, overlay and temporary file systems, or prove that fsync
-//! works.
+//! What it does not do: notice a disk that lies about its cache.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,9 +12,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, fstatfs};
 
-use super::OpenError;
+use super::filesystem::{Worth, worth};
+use super::open_error::OpenError;
+use super::witness::Place;
 use crate::store::seal::{KEY_LEN, MasterKey};
 
 const LOCK: &str = "lock";
@@ -32,9 +33,11 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Takes possession of `dir`, creating it if need be.
-    pub(super) fn take(dir: &Path) -> Result<Self, OpenError> {
+    /// Takes possession of `dir`, creating it if need be. `ephemeral`: it need not outlive a reboot.
+    pub(super) fn take(dir: &Path, ephemeral: bool) -> Result<Self, OpenError> {
         create_private_dir(dir).map_err(at(dir))?;
+        // Before the lock: on a network file system it would prove nothing.
+        judge(dir, ephemeral)?;
         let path = dir.join(LOCK);
         let lock = private_file().open(&path).map_err(at(&path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -49,44 +52,120 @@ impl Ground {
         }
     }
 
+    /// Is there a register in that directory, or something that was to become one?
+    pub(super) fn holds_register(dir: &Path) -> bool {
+        dir.join(DATABASE).exists()
+    }
+
     /// The database file, there and private before SQLite opens it: its journal inherits the mode.
     pub(super) fn database(&self) -> Result<PathBuf, OpenError> {
         let path = self.dir.join(DATABASE);
+        if path.is_symlink() {
+            // The journal would lie on one side of it and the lock on the other.
+            return Err(OpenError::Link { path });
+        }
         private_file().open(&path).map_err(at(&path))?;
         sync(&self.dir)?;
         Ok(path)
     }
 
-    /// The key beside the register. `fresh`: there is no register yet, so a missing key is made.
-    pub(super) fn key(&self, fresh: bool) -> Result<MasterKey, OpenError> {
-        let path = self.dir.join(KEY);
+    /// Does here what every commit relies on: write, fsync, rename, fsync of the directory.
+    pub(super) fn prove_fsync(&self) -> Result<(), OpenError> {
+        let aside = self.dir.join("proof.new");
+        let path = self.dir.join("proof");
+        let failed = |step| {
+            let path = self.dir.clone();
+            move |source| OpenError::NotSynced { path, step, source }
+        };
+        let mut file = overwritten(&aside).map_err(failed("creating a file"))?;
+        file.write_all(b"fencepost").map_err(failed("writing"))?;
+        file.sync_all().map_err(failed("fsync of a file"))?;
+        std::fs::rename(&aside, &path).map_err(failed("renaming a file"))?;
+        File::open(&self.dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(failed("fsync of the directory"))?;
+        std::fs::remove_file(&path).map_err(failed("removing a file"))
+    }
+
+    /// Which file the database is.
+    pub(super) fn place(database: &Path) -> Result<Place, OpenError> {
+        let found = std::fs::metadata(database).map_err(at(database))?;
+        Ok(Place {
+            inode: found.ino(),
+            device: found.dev(),
+        })
+    }
+
+    /// Where things lie that belong to the register.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where the key file is, or is to be.
+    pub(super) fn key_path(&self) -> PathBuf {
+        self.dir.join(KEY)
+    }
+
+    /// The key beside the register, if there is one.
+    pub(super) fn key(&self) -> Result<Option<MasterKey>, OpenError> {
+        let path = self.key_path();
         match File::open(&path) {
-            Ok(file) => read_key(file, &path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && fresh => self.make_key(&path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(OpenError::KeyMissing { path })
-            }
+            Ok(file) => read_key(file, &path).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(at(&path)(error)),
         }
     }
 
-    /// Written aside and renamed: a crash leaves a whole key or none.
-    fn make_key(&self, path: &Path) -> Result<MasterKey, OpenError> {
+    /// A key for a new register. Written aside and renamed: a crash leaves a whole key or none.
+    pub(super) fn make_key(&self) -> Result<MasterKey, OpenError> {
+        let path = &self.key_path();
         let key = MasterKey::random().map_err(|_| OpenError::NoRandomness)?;
         let aside = self.dir.join("key.new");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(PRIVATE)
-            .open(&aside)
-            .map_err(at(&aside))?;
+        let mut file = overwritten(&aside).map_err(at(&aside))?;
         file.write_all(key.as_bytes())
             .and_then(|()| file.sync_all())
             .and_then(|()| std::fs::rename(&aside, path))
             .map_err(at(path))?;
         sync(&self.dir)?;
         Ok(key)
+    }
+}
+
+/// Is this a place for a register?
+fn judge(dir: &Path, ephemeral: bool) -> Result<(), OpenError> {
+    let found = File::open(dir)
+        .and_then(|dir| Ok(fstatfs(dir)?))
+        .map_err(at(dir))?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of 32 bits in a word whose size depends on the machine"
+    )]
+    let magic = found.f_type as u32;
+    let path = dir.to_owned();
+    match worth(magic) {
+        Worth::Lasting => Ok(()),
+        Worth::Shared(system) => Err(OpenError::Network { path, system }),
+        Worth::Volatile(_) if ephemeral => Ok(()),
+        Worth::Volatile(system) => Err(OpenError::Volatile { path, system }),
+        Worth::Opaque(system) => {
+            tracing::warn!(
+                path = %dir.display(),
+                system,
+                "the register is on a file system that may have anything behind it: make sure that it \
+                 is local, that its locks hold and that its fsync reaches a disk"
+            );
+            Ok(())
+        }
+        Worth::Unknown => {
+            tracing::warn!(
+                path = %dir.display(),
+                magic = format!("{magic:#x}"),
+                "the register is on a file system that is not known here: make sure that it is local, \
+                 that its locks hold and that its fsync reaches a disk"
+            );
+            Ok(())
+        }
     }
 }
 
@@ -120,13 +199,10 @@ fn create_private_dir(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-        Some(_) | None => Ok(()),
-    }
+    sync_parent(dir)
 }
 
-fn private_file() -> OpenOptions {
+pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -137,14 +213,26 @@ fn private_file() -> OpenOptions {
     options
 }
 
+/// A private file, empty.
+pub(super) fn overwritten(path: &Path) -> io::Result<File> {
+    private_file().truncate(true).open(path)
+}
+
 /// A new name is durable only once its directory is.
+pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        Some(_) | None => File::open(".")?.sync_all(),
+    }
+}
+
 fn sync(dir: &Path) -> Result<(), OpenError> {
     File::open(dir)
         .and_then(|dir| dir.sync_all())
         .map_err(at(dir))
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> OpenError {
     let path = path.to_owned();
     move |source| OpenError::File { path, source }
 }

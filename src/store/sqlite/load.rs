@@ -211,13 +211,7 @@ impl Tables<'_> {
 
     /// An operation from a row of [`OPERATION`].
     pub(super) fn operation_from(&self, row: &Row<'_>) -> Result<(i64, Operation), Fault> {
-        let key = OperationKey {
-            id: OperationId::new(text(row, 1)?),
-            upstream: UpstreamId::new(text(row, 2)?),
-            principal: principal_from(blob(row, 3)?)?,
-            incarnation: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
-            tenant: Tenant::new(text(row, 5)?),
-        };
+        let key = key_from(row, 1)?;
         let operation = self.decode(key, blob(row, 6)?, optional_blob(row, 7)?)?;
         Ok((row.get(0)?, operation))
     }
@@ -243,6 +237,17 @@ impl Tables<'_> {
         };
         Ok(Some(self.operation_from(row)?.1))
     }
+}
+
+/// An identity from five columns in the order of the tables' keys, the first of which is that.
+pub(super) fn key_from(row: &Row<'_>, first: usize) -> Result<OperationKey, Fault> {
+    Ok(OperationKey {
+        id: OperationId::new(text(row, first)?),
+        upstream: UpstreamId::new(text(row, first + 1)?),
+        principal: principal_from(blob(row, first + 2)?)?,
+        incarnation: Incarnation(row.get::<_, i64>(first + 3)?.cast_unsigned()),
+        tenant: Tenant::new(text(row, first + 4)?),
+    })
 }
 
 /// Where an operation stands, if it does.

@@ -8,6 +8,7 @@
 
 use rusqlite::{Connection, params};
 
+use super::age::Lived;
 use super::load::{PrincipalColumn, sequence_of};
 use crate::protocol::command::{Changes, Event, RequestChange};
 use crate::protocol::fence::Fence;
@@ -28,6 +29,22 @@ pub(super) enum Unwritten {
     Seal(#[from] SealError),
     #[error("an event of an operation that is not there")]
     StrayEvent,
+}
+
+impl Unwritten {
+    /// Is there no room on the disk?
+    pub(super) fn is_full(&self) -> bool {
+        match self {
+            Self::Database(error) => is_full(error),
+            Self::Seal(_) | Self::StrayEvent => false,
+        }
+    }
+}
+
+/// SQLite says so when a write finds no room. Nothing is in doubt then, unlike after a failed fsync:
+/// a transaction whose last page was not written never happened.
+pub(super) fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
 }
 
 /// An operation as it was found: where, and in which state.
@@ -56,12 +73,14 @@ pub(super) struct Tally {
     by_state: [i64; STATE_WORDS.len()],
 }
 
-/// Writes the changes of one decision. `before`: the command's operation, as found.
+/// Writes the changes of one decision. `before`: the command's operation, as found. `lived`: how old
+/// the register is.
 pub(super) fn persist(
     connection: &Connection,
     sealer: &Sealer,
     before: Option<Before>,
     changes: &Changes,
+    lived: Lived,
     tally: &mut Tally,
 ) -> Result<(), Unwritten> {
     let Changes {
@@ -78,7 +97,7 @@ pub(super) fn persist(
         write_note(connection, note)?;
     }
     if let Some(operation) = operation {
-        let sequence = write_operation(connection, sealer, before, operation)?;
+        let sequence = write_operation(connection, sealer, before, operation, lived)?;
         if before.is_none_or(|before| !before.unsettled) {
             // A note is only ever made under an identity that is free: never seen, or settled.
             delete_note(connection, &operation.key)?;
@@ -108,6 +127,11 @@ impl Tally {
                 *count += 1;
             }
         }
+    }
+
+    /// An operation is gone.
+    pub(super) fn left(&mut self, from: &str) {
+        self.moved(Some(from), "");
     }
 
     /// Brings the stored counts up to date: once per transaction, not once per command.
@@ -149,6 +173,7 @@ fn write_operation(
     sealer: &Sealer,
     before: Option<Before>,
     operation: &Operation,
+    lived: Lived,
 ) -> Result<i64, Unwritten> {
     let answer = sealed_answer(sealer, operation)?;
     let (resource, number, token) = match &operation.place {
@@ -160,27 +185,40 @@ fn write_operation(
         None => (None, None, None),
     };
     let (state, unsettled) = (operation.state.word(), operation.state.is_unsettled());
+    let ended = (!unsettled).then(|| lived.column());
     let record = codec::encode_operation(operation);
-    if let Some(Before { sequence, .. }) = before {
+    if let Some(found) = before {
+        // Late evidence that changes no state does not keep an answer for longer.
+        let ended_before = found.state == state;
         connection
             .prepare_cached(
                 "UPDATE operations
                  SET state = ?2, unsettled = ?3, resource = ?4, number = ?5, token = ?6,
-                     record = ?7, answer = ?8
+                     record = ?7, answer = ?8,
+                     ended = CASE WHEN ?9 THEN coalesce(ended, ?10) ELSE ?10 END
                  WHERE sequence = ?1",
             )?
             .execute(params![
-                sequence, state, unsettled, resource, number, token, record, answer
+                found.sequence,
+                state,
+                unsettled,
+                resource,
+                number,
+                token,
+                record,
+                answer,
+                ended_before,
+                ended
             ])?;
-        return Ok(sequence);
+        return Ok(found.sequence);
     }
     let key = &operation.key;
     connection
         .prepare_cached(
             "INSERT INTO operations
                  (id, upstream, principal, incarnation, tenant, state, unsettled, resource,
-                  number, token, first_seen_wall_ms, record, answer)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                  number, token, first_seen_wall_ms, record, answer, ended)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .execute(params![
             key.id.as_str(),
@@ -196,6 +234,7 @@ fn write_operation(
             operation.first_seen.wall_ms.cast_signed(),
             record,
             answer,
+            ended,
         ])?;
     Ok(connection.last_insert_rowid())
 }
@@ -252,8 +291,9 @@ fn write_note(connection: &Connection, note: &TwinNote) -> rusqlite::Result<()> 
     let key = &note.key;
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO twins (id, upstream, principal, incarnation, tenant, record)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT OR REPLACE INTO twins
+                 (id, upstream, principal, incarnation, tenant, record, first)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
         .execute(params![
             key.id.as_str(),
@@ -262,6 +302,7 @@ fn write_note(connection: &Connection, note: &TwinNote) -> rusqlite::Result<()> 
             key.incarnation.0.cast_signed(),
             key.tenant.as_str(),
             codec::encode_note(note),
+            sequence_of(connection, &note.first)?,
         ])?;
     Ok(())
 }

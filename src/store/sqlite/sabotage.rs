@@ -13,6 +13,8 @@ pub(super) enum CommitFault {
     Lost,
     /// It fails, although everything was committed.
     Happened,
+    /// There is no room for it.
+    Full,
 }
 
 #[derive(Debug, Default)]
@@ -26,20 +28,20 @@ impl Sabotage {
     }
 
     pub(super) fn before_commit(&self) -> rusqlite::Result<()> {
-        self.strike(CommitFault::Lost)
+        self.strike(CommitFault::Full, rusqlite::ffi::SQLITE_FULL)?;
+        self.strike(CommitFault::Lost, rusqlite::ffi::SQLITE_IOERR_FSYNC)
     }
 
     pub(super) fn after_commit(&self) -> rusqlite::Result<()> {
-        self.strike(CommitFault::Happened)
+        self.strike(CommitFault::Happened, rusqlite::ffi::SQLITE_IOERR_FSYNC)
     }
 
-    fn strike(&self, now: CommitFault) -> rusqlite::Result<()> {
+    fn strike(&self, now: CommitFault, code: i32) -> rusqlite::Result<()> {
         let mut next = self.next.lock().unwrap();
         if *next == Some(now) {
             *next = None;
-            // What a failed fsync looks like.
-            let fsync = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
-            return Err(rusqlite::Error::SqliteFailure(fsync, None));
+            let error = rusqlite::ffi::Error::new(code);
+            return Err(rusqlite::Error::SqliteFailure(error, None));
         }
         Ok(())
     }

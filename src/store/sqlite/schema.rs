@@ -12,13 +12,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags};
 
-use super::OpenError;
-use crate::store::seal::MasterKey;
+use super::open_error::OpenError;
 
 /// Format of the tables that this code writes, and the highest that it reads.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
+
+/// The oldest that `migrate` brings up to date.
+const OLDEST: u32 = 1;
 
 /// "FncP": this file is a register of ours.
 const APPLICATION: i32 = 0x466e_6350;
@@ -29,18 +31,49 @@ const BUSY: Duration = Duration::from_secs(2);
 /// Every statement that is ever prepared fits.
 const STATEMENTS: usize = 64;
 
-// Names come before tenants in the keys: one register serves one tenant mostly, and an index whose
-// entries all begin alike finds nothing faster for it.
-const TABLES: &str = "
+/// The register's word on itself; one row (`about`).
+pub(super) const REGISTER: &str = "
 CREATE TABLE register (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     id BLOB NOT NULL,
     epoch INTEGER NOT NULL,
-    sealing_key INTEGER NOT NULL,
     created_wall_ms INTEGER NOT NULL,
-    proofs INTEGER NOT NULL
+    fingerprint_key BLOB NOT NULL,
+    position INTEGER NOT NULL,
+    lived_ms INTEGER NOT NULL,
+    read_boot BLOB NOT NULL,
+    read_boottime_ms INTEGER NOT NULL,
+    read_wall_ms INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    device INTEGER NOT NULL,
+    witnessed INTEGER NOT NULL,
+    admits_from_ms INTEGER NOT NULL,
+    purged_ended_ms INTEGER NOT NULL,
+    purged_sequence INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE sealing_keys (
+    id INTEGER PRIMARY KEY,
+    last_used_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE history (
+    sequence INTEGER PRIMARY KEY,
+    wall_ms INTEGER NOT NULL,
+    text TEXT NOT NULL
+) STRICT;
+";
+
+/// In order of their end: what `purge` walks along. Always written at its right edge.
+pub(super) const SETTLED: &str =
+    "CREATE INDEX settled_in_order ON operations (ended) WHERE ended IS NOT NULL;";
+
+/// Twins are rare.
+pub(super) const TWINS_OF_FIRST: &str = "CREATE INDEX twins_of_first ON twins (first);";
+
+// Names come before tenants in the keys: one register serves one tenant mostly, and an index whose
+// entries all begin alike finds nothing faster for it.
+const TABLES: &str = "
 CREATE TABLE fences (
     name TEXT NOT NULL,
     tenant TEXT NOT NULL,
@@ -67,6 +100,7 @@ CREATE TABLE operations (
     first_seen_wall_ms INTEGER NOT NULL,
     record BLOB NOT NULL,
     answer BLOB,
+    ended INTEGER,
     UNIQUE (id, upstream, principal, incarnation, tenant)
 ) STRICT;
 
@@ -82,6 +116,7 @@ CREATE TABLE twins (
     incarnation INTEGER NOT NULL,
     tenant TEXT NOT NULL,
     record BLOB NOT NULL,
+    first INTEGER,
     PRIMARY KEY (id, upstream, principal, incarnation, tenant)
 ) STRICT, WITHOUT ROWID;
 
@@ -104,22 +139,24 @@ CREATE TABLE counts (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What the register says of itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct About {
-    pub(super) epoch: u64,
-    sealing_key: u32,
+/// What was found in a database file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It holds nothing yet.
+    Nothing,
+    /// A register of this format.
+    Format(u32),
 }
 
-/// Opens the file for writing; `false`: it holds nothing yet.
-pub(super) fn open_writer(path: &Path) -> Result<(Connection, bool), OpenError> {
+/// Opens the file for writing.
+pub(super) fn open_writer(path: &Path) -> Result<(Connection, Found), OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(OpenError::database(path))?;
-    let exists = recognise(&connection, path)?;
+    let found = recognise(&connection, path)?;
     make_durable(&connection).map_err(OpenError::database(path))?;
     check_setting(&connection, path, "journal_mode", "wal")?;
     check_setting(&connection, path, "synchronous", "2")?;
-    Ok((connection, exists))
+    Ok((connection, found))
 }
 
 /// A connection that cannot write.
@@ -133,60 +170,31 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Makes the tables of a new register, in one transaction.
-pub(super) fn create(
-    connection: &Connection,
-    id: u128,
-    key: &MasterKey,
-    created_wall_ms: u64,
-) -> rusqlite::Result<()> {
-    connection.execute_batch("BEGIN EXCLUSIVE")?;
-    connection.execute_batch(TABLES)?;
-    connection.execute(
-        "INSERT INTO register (only, id, epoch, sealing_key, created_wall_ms, proofs)
-         VALUES (1, ?1, 0, ?2, ?3, 0)",
-        params![
-            id.to_be_bytes(),
-            i64::from(key.id()),
-            created_wall_ms.cast_signed()
-        ],
-    )?;
+/// Makes the tables of a new register, inside a transaction.
+pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
+    for tables in [REGISTER, TABLES, SETTLED, TWINS_OF_FIRST] {
+        connection.execute_batch(tables)?;
+    }
     let mut counts = connection.prepare("INSERT INTO counts (state, operations) VALUES (?1, 0)")?;
     for word in crate::store::STATE_WORDS {
         counts.execute([word])?;
     }
     connection.pragma_update(None, "application_id", APPLICATION)?;
-    connection.pragma_update(None, "user_version", FORMAT)?;
-    connection.execute_batch("COMMIT")
+    connection.pragma_update(None, "user_version", FORMAT)
 }
 
-/// Reads what the register says of itself, and whether `key` is its key.
-pub(super) fn about(
+/// Runs `change` as one transaction, alone.
+pub(super) fn alone<T, E: From<rusqlite::Error>>(
     connection: &Connection,
-    path: &Path,
-    key: &MasterKey,
-) -> Result<About, OpenError> {
-    let about = connection
-        .query_row("SELECT epoch, sealing_key FROM register", [], |row| {
-            Ok(About {
-                epoch: row.get::<_, i64>(0)?.cast_unsigned(),
-                sealing_key: row.get(1)?,
-            })
-        })
-        .optional()
-        .map_err(OpenError::database(path))?
-        .ok_or_else(|| OpenError::Foreign {
-            path: path.to_owned(),
-        })?;
-    if about.sealing_key != key.id() {
-        return Err(OpenError::WrongKey {
-            path: path.to_owned(),
-        });
-    }
-    Ok(about)
+    change: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    connection.execute_batch("BEGIN EXCLUSIVE")?;
+    let changed = change()?;
+    connection.execute_batch("COMMIT")?;
+    Ok(changed)
 }
 
-fn recognise(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
+fn recognise(connection: &Connection, path: &Path) -> Result<Found, OpenError> {
     let integer = |pragma: &str| -> Result<i64, OpenError> {
         connection
             .pragma_query_value(None, pragma, |row| row.get(0))
@@ -202,7 +210,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(OpenError::database(path))?;
     if application == 0 && format == 0 && objects == 0 {
-        return Ok(false);
+        return Ok(Found::Nothing);
     }
     if application != i64::from(APPLICATION) {
         return Err(OpenError::Foreign {
@@ -210,7 +218,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
         });
     }
     match u32::try_from(format) {
-        Ok(FORMAT) => Ok(true),
+        Ok(format @ OLDEST..=FORMAT) => Ok(Found::Format(format)),
         Ok(found) if found > FORMAT => Err(OpenError::FormatTooNew {
             path: path.to_owned(),
             found,

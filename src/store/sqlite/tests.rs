@@ -9,14 +9,23 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+use super::ground::Ground;
 use super::sabotage::CommitFault;
 use super::*;
+use crate::clock::Clock;
 use crate::protocol::command::{Admit, Ruling};
-use crate::protocol::ids::Incarnation;
+use crate::protocol::ids::{Incarnation, InstanceId};
 use crate::protocol::policy::IfTwin;
+use crate::protocol::time::Millis;
 use crate::store::codec;
 use crate::store::conformance::commands::{self as c, admit, again, applied, fenced, key};
 use crate::store::{Admitted, Register};
+
+mod formats;
+mod full;
+mod keys;
+mod memory;
+mod restore;
 
 const INSTANCE: InstanceId = InstanceId(1);
 
@@ -26,15 +35,41 @@ struct Opening {
 }
 
 async fn open_as(dir: &Path, instance: InstanceId) -> Result<Opening, OpenError> {
-    let Opened { backend, .. } = open(dir, instance, Clock::system().unwrap(), unheard()).await?;
+    opened_with(options(dir), owner(instance)).await
+}
+
+async fn opened_with(options: Options, owner: Owner) -> Result<Opening, OpenError> {
+    let instance = owner.instance;
+    let Opened { backend, .. } = open(options, owner).await?;
     Ok(Opening {
         register: Register::new(backend.clone(), instance),
         backend,
     })
 }
 
-fn unheard() -> Committed {
-    Arc::new(|_, _| {})
+/// Folders of tests may be on anything.
+fn options(dir: &Path) -> Options {
+    Options {
+        path: dir.to_owned(),
+        create: true,
+        ephemeral: true,
+        keys: Vec::new(),
+        remember: Remember {
+            answers: Millis(7 * 86_400_000),
+            identities: Millis(400 * 86_400_000),
+        },
+        witness: None,
+        restored: Restored::Refuse,
+        reserve: 0,
+    }
+}
+
+fn owner(instance: InstanceId) -> Owner {
+    Owner {
+        instance,
+        clock: Clock::system().unwrap(),
+        committed: Arc::new(|_, _| {}),
+    }
 }
 
 async fn opened(dir: &TempDir) -> Opening {
@@ -115,8 +150,34 @@ async fn what_is_made_is_private() {
         "register.db",
         "register.db-shm",
         "register.db-wal",
+        "reserve",
+        "witness",
     ];
     assert_eq!(names, expected);
+}
+
+/// `/dev/shm` is tmpfs wherever there is one.
+#[tokio::test]
+async fn a_volatile_file_system_is_refused_unless_declared() {
+    let Ok(dir) = TempDir::new_in("/dev/shm") else {
+        return;
+    };
+    let mut asked = options(dir.path());
+    asked.ephemeral = false;
+    match open(asked, owner(INSTANCE)).await.map(|_| ()) {
+        Err(OpenError::Volatile { system, .. }) => assert_eq!(system, "tmpfs"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    opened(&dir).await.close().await;
+}
+
+#[tokio::test]
+async fn a_linked_database_is_refused() {
+    let (dir, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let file = elsewhere.path().join("file");
+    std::os::unix::fs::symlink(&file, dir.path().join("register.db")).unwrap();
+    assert!(matches!(refused(&dir).await, OpenError::Link { .. }));
 }
 
 #[tokio::test]
@@ -174,16 +235,14 @@ async fn a_register_is_never_given_another_key() {
 #[tokio::test]
 async fn keys_of_one_register_are_the_same_at_every_start() {
     let dir = TempDir::new().unwrap();
-    let clock = Clock::system().unwrap();
-    let first = open(dir.path(), INSTANCE, clock, unheard()).await.unwrap();
+    let open = |dir: &TempDir| open(options(dir.path()), owner(INSTANCE));
+    let first = open(&dir).await.unwrap();
     let fingerprint = first.sealer.fingerprint_key();
     first.backend.close().await.unwrap();
-    let second = open(dir.path(), INSTANCE, clock, unheard()).await.unwrap();
+    let second = open(&dir).await.unwrap();
     assert_eq!(second.sealer.fingerprint_key(), fingerprint);
     let elsewhere = TempDir::new().unwrap();
-    let other = open(elsewhere.path(), INSTANCE, clock, unheard())
-        .await
-        .unwrap();
+    let other = open(&elsewhere).await.unwrap();
     assert_ne!(other.sealer.fingerprint_key(), fingerprint);
 }
 
@@ -454,12 +513,12 @@ async fn the_log_does_not_grow_without_bound() {
 async fn durability_is_as_promised() {
     let dir = TempDir::new().unwrap();
     let (ground, path) = {
-        let ground = Ground::take(dir.path()).unwrap();
+        let ground = Ground::take(dir.path(), true).unwrap();
         let path = ground.database().unwrap();
         (ground, path)
     };
-    let (connection, exists) = schema::open_writer(&path).unwrap();
-    assert!(!exists);
+    let (connection, found) = schema::open_writer(&path).unwrap();
+    assert_eq!(found, schema::Found::Nothing);
     let pragma = |name: &str| -> String {
         connection
             .pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))

@@ -6,7 +6,13 @@
 //! the connection is dropped without a checkpoint, nothing is written any more, and every later
 //! command is told so. When the COMMIT itself failed, its commands are told that nobody knows.
 //!
+//! One failure is none of these: a disk without room, which SQLite reports before anything is in doubt.
+//! The reserve is given up then, outcomes go on being recorded, and nothing is admitted.
+//!
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
+
+mod housekeeping;
+mod transaction;
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,18 +20,27 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Committed;
+use super::about::{self, About};
+use super::age::{Age, Lived};
 use super::checkpoint::Checkpoints;
 use super::ground::Ground;
 use super::load::{Fault, Tables};
+use super::opening::Owner;
 use super::persist::{self, Before, Tally};
+use super::purge::Remember;
+use super::reserve::Reserve;
+use super::witness::Sighting;
 use crate::protocol::command::{Admission, Command, Reply, Ruling};
 use crate::protocol::decide::decide;
-use crate::protocol::ids::InstanceId;
 use crate::protocol::view::Record;
 use crate::store::seal::Sealer;
 use crate::store::{StoreError, load};
 use crate::{clock, failpoint};
+
+pub use housekeeping::Tended;
+
+use housekeeping::House;
+use transaction::Failed;
 
 /// Commands that one transaction takes at most: bounds how long the first of them waits.
 const BATCH: usize = 256;
@@ -39,8 +54,10 @@ pub(super) enum Errand {
     Apply(Box<Command>, Answer<Reply>),
     /// Commit something, to prove that it can.
     Prove(Answer<()>),
-    /// Stop, after what came before.
-    Close(Answer<()>),
+    /// Look after the house: tell how far the register has come, and forget what is old.
+    Tend(Answer<Tended>),
+    /// Stop, after what came before. Answers how far the register has come.
+    Close(Answer<Sighting>),
 }
 
 /// Why the writer writes nothing more; empty while it does.
@@ -52,10 +69,13 @@ pub(super) struct Writer {
     checkpoints: Checkpoints,
     queue: mpsc::Receiver<Errand>,
     sealer: Arc<Sealer>,
-    instance: InstanceId,
-    epoch: u64,
+    owner: Owner,
+    about: About,
+    /// Was anything committed since the position was counted up?
+    moved: bool,
+    house: House,
+    reserve: Reserve,
     poison: Poison,
-    committed: Committed,
     #[cfg(test)]
     pub(super) sabotage: Arc<super::sabotage::Sabotage>,
     _ground: Ground,
@@ -66,19 +86,23 @@ pub(super) struct Parts {
     pub(super) connection: Connection,
     pub(super) queue: mpsc::Receiver<Errand>,
     pub(super) sealer: Arc<Sealer>,
-    pub(super) instance: InstanceId,
-    pub(super) epoch: u64,
+    pub(super) owner: Owner,
+    pub(super) about: About,
+    pub(super) remember: Remember,
+    pub(super) reserve: Reserve,
     pub(super) poison: Poison,
     pub(super) ground: Ground,
-    pub(super) committed: Committed,
 }
+
+type Commands = Vec<(Box<Command>, Answer<Reply>)>;
 
 /// Commands that wait for one commit.
 #[derive(Default)]
 struct Batch {
-    commands: Vec<(Box<Command>, Answer<Reply>)>,
+    commands: Commands,
     proofs: Vec<Answer<()>>,
-    close: Option<Answer<()>>,
+    tends: Vec<Answer<Tended>>,
+    close: Option<Answer<Sighting>>,
 }
 
 /// Decided, and not yet true.
@@ -87,16 +111,10 @@ struct Decided {
     /// Does it hold a granted admission? A recorded end? For the failpoints.
     intent: bool,
     outcome: bool,
-}
-
-/// How a transaction failed.
-enum Failed {
-    /// It never began: somebody else holds the file.
-    Busy(String),
-    /// Before COMMIT: nothing of it can be there.
-    Before(String),
-    /// At COMMIT: nobody knows.
-    AtCommit(String),
+    /// Was anything written?
+    moved: bool,
+    /// How far the register has come by it, if that was counted up.
+    advanced: Option<(u64, Age)>,
 }
 
 impl Writer {
@@ -105,11 +123,12 @@ impl Writer {
             mut connection,
             queue,
             sealer,
-            instance,
-            epoch,
+            owner,
+            about,
+            remember,
+            reserve,
             poison,
             ground,
-            committed,
         } = parts;
         let pages = Arc::new(AtomicI32::new(0));
         let seen = Arc::clone(&pages);
@@ -122,10 +141,12 @@ impl Writer {
             checkpoints: Checkpoints::new(pages),
             queue,
             sealer,
-            instance,
-            epoch,
+            owner,
+            house: House::new(remember, about.purged),
+            about,
+            moved: false,
+            reserve,
             poison,
-            committed,
             #[cfg(test)]
             sabotage: Arc::default(),
             _ground: ground,
@@ -134,13 +155,14 @@ impl Writer {
 
     /// Works until it is closed, or until nobody is left who could ask.
     pub(super) fn run(mut self) {
-        while let Some(first) = self.queue.blocking_recv() {
+        while let Some(first) = self.next_errand() {
             let batch = self.gather(first);
             if let Some(closed) = self.commit(batch) {
                 self.queue.close();
                 let _ = closed.send(self.close());
                 return;
             }
+            self.clean_in_turn();
         }
         if let Err(error) = self.close() {
             tracing::warn!(%error, "the register was not closed in order");
@@ -157,6 +179,7 @@ impl Writer {
             match errand {
                 Errand::Apply(command, answer) => batch.commands.push((command, answer)),
                 Errand::Prove(answer) => batch.proofs.push(answer),
+                Errand::Tend(answer) => batch.tends.push(answer),
                 Errand::Close(answer) => {
                     batch.close = Some(answer);
                     break;
@@ -172,102 +195,153 @@ impl Writer {
     }
 
     /// Commits a batch and answers it. Gives back who asked to close, if one did.
-    fn commit(&mut self, batch: Batch) -> Option<Answer<()>> {
+    fn commit(&mut self, batch: Batch) -> Option<Answer<Sighting>> {
         let Batch {
             commands,
             proofs,
+            tends,
             close,
         } = batch;
-        if commands.is_empty() && proofs.is_empty() {
-            return close;
+        let advance = !proofs.is_empty() || (!tends.is_empty() && (self.moved || self.is_stale()));
+        if !commands.is_empty() || advance {
+            let begun = clock::boottime_us();
+            match self.transact(&commands, advance) {
+                Ok(decided) => {
+                    let took = clock::boottime_us().saturating_sub(begun);
+                    (self.owner.committed)(took, commands.len());
+                    self.answer(decided, commands, proofs);
+                    self.checkpoint_if_due();
+                }
+                Err(error) => refuse(&error, commands, proofs),
+            }
         }
-        let begun = clock::boottime_us();
-        match self.transact(&commands, !proofs.is_empty()) {
-            Ok(decided) => {
-                (self.committed)(clock::boottime_us().saturating_sub(begun), commands.len());
-                decided.pass_failpoints();
-                for ((_, answer), reply) in commands.into_iter().zip(decided.replies) {
-                    // Nobody may be listening any more; the record speaks for itself.
-                    let _ = answer.send(reply);
-                }
-                for proof in proofs {
-                    let _ = proof.send(Ok(()));
-                }
-                self.checkpoint_if_due();
-            }
-            Err(error) => {
-                for (_, answer) in commands {
-                    let _ = answer.send(Err(error.clone()));
-                }
-                for proof in proofs {
-                    let _ = proof.send(Err(error.clone()));
-                }
-            }
+        if !tends.is_empty() {
+            self.tend(tends);
         }
         close
+    }
+
+    fn answer(&self, decided: Decided, commands: Commands, proofs: Vec<Answer<()>>) {
+        decided.pass_failpoints();
+        for ((_, answer), reply) in commands.into_iter().zip(decided.replies) {
+            // Nobody may be listening any more; the record speaks for itself.
+            let _ = answer.send(reply);
+        }
+        let closed = self.closed_to_admissions();
+        for proof in proofs {
+            let _ = proof.send(closed.clone().map_or(Ok(()), Err));
+        }
     }
 
     fn transact(
         &mut self,
         commands: &[(Box<Command>, Answer<Reply>)],
-        prove: bool,
+        advance: bool,
     ) -> Result<Decided, StoreError> {
-        let Some(connection) = &self.connection else {
-            let why = self.poison.get().cloned().unwrap_or_default();
-            return Err(StoreError::Poisoned(why));
-        };
-        match self.try_transact(connection, commands, prove) {
-            Ok(decided) => Ok(decided),
-            Err(Failed::Busy(why)) => Err(StoreError::Unavailable(why)),
-            Err(Failed::Before(why)) => {
-                self.poison_with(&why);
-                Err(StoreError::Poisoned(why))
+        let mut tried = self.try_transact(commands, advance);
+        if let Err(Failed::Full(why)) = &tried
+            && self.make_room(why)
+        {
+            tried = self.try_transact(commands, advance);
+        }
+        match tried {
+            Ok(decided) => {
+                self.moved |= decided.moved;
+                if let Some((position, age)) = decided.advanced {
+                    (self.about.position, self.about.age) = (position, age);
+                    self.moved = false;
+                }
+                Ok(decided)
             }
-            Err(Failed::AtCommit(why)) => {
-                self.poison_with(&why);
-                Err(StoreError::CommitUnknown(why))
-            }
+            Err(failed) => Err(self.failed(failed)),
         }
     }
 
     fn try_transact(
         &self,
-        connection: &Connection,
         commands: &[(Box<Command>, Answer<Reply>)],
-        prove: bool,
+        advance: bool,
     ) -> Result<Decided, Failed> {
-        execute(connection, "BEGIN IMMEDIATE").map_err(|error| {
-            if is_busy(&error) {
-                Failed::Busy(error.to_string())
-            } else {
-                Failed::Before(error.to_string())
+        self.within_transaction(|connection| {
+            let age = self.age();
+            let closed = self.closed_to_admissions();
+            let mut decided = Decided {
+                replies: Vec::with_capacity(commands.len()),
+                intent: false,
+                outcome: false,
+                moved: false,
+                advanced: None,
+            };
+            let mut tally = Tally::default();
+            for (command, answer) in commands {
+                // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether
+                // or not anybody still listens.
+                let obstacle = if !asks_for_attempt(command) {
+                    None
+                } else if answer.is_closed() {
+                    Some(StoreError::Unavailable("withdrawn".to_owned()))
+                } else {
+                    closed.clone()
+                };
+                let reply = match obstacle {
+                    Some(obstacle) => Err(obstacle),
+                    None => {
+                        self.decide_one(connection, command, age.lived, &mut tally, &mut decided)?
+                    }
+                };
+                decided.push(reply);
             }
-        })?;
-        let before = |error: &dyn std::fmt::Display| Failed::Before(error.to_string());
-        let mut decided = Decided {
-            replies: Vec::with_capacity(commands.len()),
-            intent: false,
-            outcome: false,
-        };
-        let mut tally = Tally::default();
-        for (command, answer) in commands {
-            // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether or
-            // not anybody still listens.
-            let withdrawn = asks_for_attempt(command) && answer.is_closed();
-            decided.push(if withdrawn {
-                Err(StoreError::Unavailable("withdrawn".to_owned()))
-            } else {
-                self.decide_one(connection, command, &mut tally)?
-            });
+            tally
+                .write(connection)
+                .map_err(|error| Failed::before(&error))?;
+            if advance {
+                let position = self.about.position.saturating_add(1);
+                about::advance(connection, position, &age)
+                    .map_err(|error| Failed::before(&error))?;
+                decided.advanced = Some((position, age));
+            }
+            Ok(decided)
+        })
+    }
+
+    fn age(&self) -> Age {
+        let read = self.owner.clock.now();
+        Age {
+            lived: self.about.age.at(&read),
+            read,
         }
-        tally.write(connection).map_err(|error| before(&error))?;
-        if prove {
-            execute(connection, "UPDATE register SET proofs = proofs + 1")
-                .map_err(|error| before(&error))?;
+    }
+
+    /// Why nothing is admitted now; `None`: it is.
+    fn closed_to_admissions(&self) -> Option<StoreError> {
+        if !self.reserve.is_held() {
+            return Some(StoreError::Unavailable(
+                "the disk is full: outcomes are recorded from the reserve, and nothing is admitted \
+                 until there is room"
+                    .to_owned(),
+            ));
         }
-        self.commit_transaction(connection)
-            .map_err(|error| Failed::AtCommit(error.to_string()))?;
-        Ok(decided)
+        let left = self.about.admits_from.since(self.age().lived);
+        (left.0 > 0).then(|| {
+            StoreError::Unavailable(format!(
+                "the register was restored: nothing is admitted for {} ms more, until what was \
+                 under way must have ended",
+                left.0
+            ))
+        })
+    }
+
+    /// The disk is full: gives up the reserve. True if there was one.
+    fn make_room(&mut self, why: &str) -> bool {
+        let spent = self.reserve.spend();
+        if spent {
+            tracing::error!(
+                error = why,
+                "the disk of the register is full: outcomes are recorded from the reserve, and \
+                 nothing is admitted until there is room"
+            );
+        }
+        spent
     }
 
     /// One command: view, decision, changes. A record that cannot be read concerns this command
@@ -276,13 +350,16 @@ impl Writer {
         &self,
         connection: &Connection,
         command: &Command,
+        lived: Lived,
         tally: &mut Tally,
+        decided: &mut Decided,
     ) -> Result<Result<Reply, StoreError>, Failed> {
         let mut rows = Tables::new(connection, &self.sealer);
-        let view = match load::view(&mut rows, command, self.epoch, self.instance) {
+        let (epoch, own) = (self.about.epoch, self.owner.instance);
+        let view = match load::view(&mut rows, command, epoch, own) {
             Ok(view) => view,
             Err(Fault::Record(error)) => return Ok(Err(error)),
-            Err(Fault::Database(error)) => return Err(Failed::Before(error.to_string())),
+            Err(Fault::Database(error)) => return Err(Failed::before(&error)),
         };
         let before = match (&view.record, rows.own()) {
             (Some(Record::Operation(operation)), Some(sequence)) => {
@@ -291,57 +368,58 @@ impl Writer {
             (Some(Record::Operation(_) | Record::Twin(_)) | None, _) => None,
         };
         let decision = decide(&view, command);
-        if !decision.changes.is_empty() {
-            persist::persist(connection, &self.sealer, before, &decision.changes, tally)
-                .map_err(|error| Failed::Before(error.to_string()))?;
+        let changes = &decision.changes;
+        if !changes.is_empty() {
+            decided.moved = true;
+            persist::persist(connection, &self.sealer, before, changes, lived, tally).map_err(
+                |error| {
+                    if error.is_full() {
+                        Failed::Full(error.to_string())
+                    } else {
+                        Failed::Before(error.to_string())
+                    }
+                },
+            )?;
         }
         Ok(Ok(decision.reply))
-    }
-
-    #[cfg(test)]
-    fn commit_transaction(&self, connection: &Connection) -> rusqlite::Result<()> {
-        self.sabotage.before_commit()?;
-        execute(connection, "COMMIT")?;
-        self.sabotage.after_commit()
-    }
-
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "tests make it fail through self")]
-    fn commit_transaction(&self, connection: &Connection) -> rusqlite::Result<()> {
-        execute(connection, "COMMIT")
     }
 
     fn checkpoint_if_due(&mut self) {
         let Some(connection) = &self.connection else {
             return;
         };
-        if let Err(error) = self.checkpoints.run_if_due(connection) {
+        match self.checkpoints.run_if_due(connection) {
+            Ok(()) => {}
+            // Nothing was in doubt, and the log still has it all.
+            Err(error) if persist::is_full(&error) => {
+                self.make_room(&error.to_string());
+            }
             // What was answered is in the log and stays true. But a page whose fsync failed may be
             // lost although a later fsync succeeds: nothing may be built on it.
-            self.poison_with(&format!("checkpoint: {error}"));
+            Err(error) => self.poison_with(&format!("checkpoint: {error}")),
         }
     }
 
-    /// Closing this connection writes nothing: it was told never to checkpoint on close, and an open
-    /// transaction is only forgotten.
-    fn poison_with(&mut self, why: &str) {
-        tracing::error!(
-            error = why,
-            "the register is poisoned by a failed transaction: nothing more is written or admitted"
-        );
-        // Only the first reason counts.
-        let _ = self.poison.set(why.to_owned());
-        self.connection = None;
-    }
-
-    fn close(&mut self) -> Result<(), StoreError> {
+    fn close(&mut self) -> Result<Sighting, StoreError> {
+        if self.moved
+            && self.connection.is_some()
+            && let Err(error) = self.transact(&[], true)
+        {
+            if self.connection.is_none() {
+                return Err(error);
+            }
+            // Nothing is lost by it: the witness is told less than there is.
+            tracing::warn!(error = %error, "the register's position could not be written at its end");
+        }
+        let sighting = self.about.sighting();
         let Some(connection) = self.connection.take() else {
-            return Ok(());
+            return Ok(sighting);
         };
         // A log that stays is read at the next start; an error here loses nothing.
         Checkpoints::run(&connection)
             .and_then(|()| connection.close().map_err(|(_, error)| error))
-            .map_err(|error| StoreError::Unavailable(error.to_string()))
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(sighting)
     }
 }
 
@@ -369,17 +447,18 @@ impl Decided {
     }
 }
 
+fn refuse(error: &StoreError, commands: Commands, proofs: Vec<Answer<()>>) {
+    for (_, answer) in commands {
+        let _ = answer.send(Err(error.clone()));
+    }
+    for proof in proofs {
+        let _ = proof.send(Err(error.clone()));
+    }
+}
+
 fn asks_for_attempt(command: &Command) -> bool {
     match command {
         Command::Admit(_) | Command::Resend(_) => true,
         Command::Record(_) | Command::Park(_) | Command::Resolve(_) => false,
     }
-}
-
-fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute([]).map(|_| ())
-}
-
-fn is_busy(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }

@@ -18,7 +18,7 @@ async fn a_refused_connection_is_unreachable() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let endpoint = Endpoint::new(&url, &TlsMaterial::default(), false).unwrap();
-    let pool = EffectPool::new(endpoint, Limits::default());
+    let pool = EffectPool::new(endpoint, Limits::default(), system_clock());
     assert!(matches!(pool.reserve().await, Err(Unreachable::Connect(_))));
     assert!(pool.idle().is_none());
 }
@@ -29,7 +29,7 @@ async fn a_name_is_tried_at_all_its_addresses() {
     let upstream = Scripted::answering(OK);
     let url = format!("http://localhost:{}", upstream.port);
     let endpoint = Endpoint::new(&url, &TlsMaterial::default(), false).unwrap();
-    let pool = EffectPool::new(endpoint, Limits::default());
+    let pool = EffectPool::new(endpoint, Limits::default(), system_clock());
     answered(send(&pool, post(&pool, 1)).await);
 }
 
@@ -54,7 +54,7 @@ async fn a_fresh_connection_carries_one_effect_and_says_so() {
             peer.write(OK);
         }
     });
-    let pool = EffectPool::new(upstream.endpoint(true), Limits::default());
+    let pool = EffectPool::new(upstream.endpoint(true), Limits::default(), system_clock());
     // A connection that carried nothing is as good as new.
     drop(pool.reserve().await.unwrap());
     for _ in 0..5 {
@@ -78,7 +78,7 @@ async fn the_request_goes_out_as_stored() {
     });
     let url = format!("http://127.0.0.1:{}/v1/", upstream.port);
     let endpoint = Endpoint::new(&url, &TlsMaterial::default(), false).unwrap();
-    let pool = EffectPool::new(endpoint, Limits::default());
+    let pool = EffectPool::new(endpoint, Limits::default(), system_clock());
     let host = format!("127.0.0.1:{}", upstream.port);
 
     let with_content = stored("PUT", "/a%2Fb/?q=%20&r", Bytes::from("body"));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::protocol::command::Grant;
 use crate::protocol::ids::{
     AttemptId, Incarnation, InstanceId, OperationId, OperationKey, Principal, Round, Tenant,
@@ -70,13 +70,17 @@ impl Scripted {
     }
 
     pub(super) fn pool_with(&self, limits: Limits) -> EffectPool {
-        EffectPool::new(self.endpoint(false), limits)
+        EffectPool::new(self.endpoint(false), limits, system_clock())
     }
 
     pub(super) fn endpoint(&self, fresh: bool) -> Endpoint {
         let url = format!("http://127.0.0.1:{}", self.port);
         Endpoint::new(&url, &TlsMaterial::default(), fresh).unwrap()
     }
+}
+
+pub(super) fn system_clock() -> Clock {
+    Clock::system().unwrap()
 }
 
 /// The upstream's side of a connection.

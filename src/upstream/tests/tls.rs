@@ -68,7 +68,11 @@ fn pool(upstream: &Scripted, ca: PathBuf) -> EffectPool {
         ca: Some(ca),
         ..TlsMaterial::default()
     };
-    EffectPool::new(Endpoint::new(&url, &tls, false).unwrap(), Limits::default())
+    EffectPool::new(
+        Endpoint::new(&url, &tls, false).unwrap(),
+        Limits::default(),
+        system_clock(),
+    )
 }
 
 #[tokio::test]

@@ -7,9 +7,10 @@ use std::io::Read;
 use std::sync::mpsc::channel;
 
 use super::scripted::*;
+use crate::clock::Manual;
 use crate::protocol::outcome::{Evidence, Interruption, Phase, Unsent};
-use crate::protocol::time::BootInstant;
-use crate::upstream::{Sent, Unreachable};
+use crate::protocol::time::{BootInstant, Millis};
+use crate::upstream::{EffectPool, Limits, Sent, Unreachable};
 
 #[tokio::test]
 async fn a_connection_that_dies_while_held_was_not_written_to() {
@@ -81,6 +82,33 @@ async fn a_stray_byte_keeps_an_idle_connection_from_being_handed_out() {
         go.give();
         there.wait();
         assert!(pool.idle().is_none());
+    }
+}
+
+/// The machine slept between the commit and the first byte; no timer of ours noticed.
+#[tokio::test]
+async fn a_machine_that_slept_past_dispatch_by_sends_nothing() {
+    let (tell, seen) = channel();
+    let tell = Mutex::new(tell);
+    let upstream = Scripted::run(move |_, mut peer| {
+        let request = peer.request();
+        tell.lock().unwrap().send(request.is_some()).unwrap();
+        peer.write(OK);
+    });
+    let manual = Manual::at(system_clock().now());
+    let pool = EffectPool::new(upstream.endpoint(false), Limits::default(), manual.clock());
+    for (asleep, sent) in [(Millis(5_001), false), (Millis(5_000), true)] {
+        let reserved = pool.reserve().await.unwrap();
+        let permit = permit_until(manual.now().boottime.after(Millis(5_000)));
+        manual.pass(asleep);
+        // Whatever the wall clock says meanwhile.
+        manual.step_wall(-3_600_000);
+        let Sent::Ended(receipt) = reserved.send(permit, post(&pool, 10), judge).await else {
+            panic!("still open");
+        };
+        let expired = *receipt.evidence() == Evidence::NotSent(Unsent::DispatchExpired);
+        assert_eq!(expired, !sent, "{:?}", receipt.evidence());
+        assert_eq!(seen.recv().unwrap(), sent);
     }
 }
 

@@ -79,7 +79,7 @@ impl Setup {
         format!(
             r#"version: 1
 register:
-  embedded: {{ path: {folder}/register }}
+  embedded: {{ path: {folder}/register, ephemeral: true }}
 admin:
   address: {admin}
   operators: {{ {operator}: "${{file:{folder}/operator}}" }}

@@ -1,0 +1,59 @@
+//! What the register does: commits, and what it forgets.
+//!
+//! What always holds: no label names an operation or a resource.
+//!
+//! What it does not do: count operations by state; the register is asked for that.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use super::{Metrics, OneLabel, approximate, counted, histogram, seconds_from_us};
+
+pub(super) struct StoreMetrics {
+    commit: Histogram,
+    batch: Histogram,
+    forgotten: Family<OneLabel, Counter>,
+}
+
+impl StoreMetrics {
+    pub(super) fn registered(registry: &mut Registry) -> Self {
+        Self {
+            commit: histogram(
+                registry,
+                "store_commit_seconds",
+                "One commit of the register",
+                exponential_buckets(0.000_05, 2.0, 16),
+            ),
+            batch: histogram(
+                registry,
+                "store_batch_size",
+                "Commands in one commit of the register",
+                exponential_buckets(1.0, 2.0, 10),
+            ),
+            forgotten: counted(
+                registry,
+                "store_forgotten",
+                "What the register forgot because it was old",
+            ),
+        }
+    }
+}
+
+impl Metrics {
+    /// The register committed `commands` commands in one transaction.
+    pub fn store_commit(&self, took_us: u64, commands: usize) {
+        let store = &self.0.store;
+        store.commit.observe(seconds_from_us(took_us));
+        store.batch.observe(approximate(commands));
+    }
+
+    /// The register forgot what was old.
+    pub fn store_forgot(&self, answers: u64, identities: u64) {
+        for (what, number) in [("answers", answers), ("identities", identities)] {
+            let forgotten = self.0.store.forgotten.get_or_create(&[("what", what)]);
+            forgotten.inc_by(number);
+        }
+    }
+}
