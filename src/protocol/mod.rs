@@ -22,16 +22,20 @@
 #![deny(missing_docs)]
 
 mod admission;
+pub mod broken;
 pub mod command;
 pub mod decide;
 pub mod fence;
 pub mod ids;
 pub mod lease;
 pub mod operation;
+mod others;
 pub mod outcome;
 pub mod plan;
 pub mod policy;
+pub mod proofs;
 pub mod rejection;
+mod steer;
 pub mod time;
 pub mod view;
 

@@ -6,6 +6,7 @@
 //!
 //! What it does not do: admit (`decide`), or choose the next settle step (`plan`).
 
+use super::broken::{Rule, broken};
 use super::ids::{
     AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceName,
     Round, Sequence,
@@ -28,7 +29,7 @@ pub enum IdentityOrigin {
 }
 
 /// One logical effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Its identity.
     pub key: OperationKey,
@@ -63,7 +64,7 @@ pub struct Operation {
 }
 
 /// Place in the order of a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Which resource.
     pub resource: ResourceName,
@@ -78,7 +79,7 @@ pub struct Place {
 }
 
 /// The upstream's memory of our key: how long it can be counted on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyUse {
     /// Which key.
     pub round: Round,
@@ -87,7 +88,7 @@ pub struct KeyUse {
 }
 
 /// One try.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attempt {
     /// Which.
     pub id: AttemptId,
@@ -122,7 +123,7 @@ pub enum AttemptEnd {
 }
 
 /// States of an operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// May have been sent.
     Intended,
@@ -169,7 +170,7 @@ pub enum WhyNot {
 }
 
 /// How an operation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
     /// Which way.
     pub verdict: Verdict,
@@ -203,7 +204,8 @@ impl Attempt {
     pub fn is_live(&self, living: &super::view::Living, now: &Moment) -> bool {
         match self.end {
             AttemptEnd::Silent => {
-                living.contains(self.id.instance) && !now.is_past(&self.at, self.overdue_after)
+                let overdue = now.is_past(&self.at, self.overdue_after);
+                living.contains(self.id.instance) && (!overdue || broken(Rule::SilenceIsOverdue))
             }
             AttemptEnd::Open(..) => living.contains(self.id.instance),
             AttemptEnd::Closed(..) | AttemptEnd::Ambiguous(_) | AttemptEnd::Disproved(_) => false,
@@ -269,6 +271,11 @@ impl Operation {
         self.state == State::Intended && self.has_live_attempt(living, now)
     }
 
+    /// Is this one of its attempts?
+    pub fn lists(&self, attempt: AttemptId) -> bool {
+        self.attempts.iter().any(|known| known.id == attempt)
+    }
+
     /// Is some attempt still acting or listening?
     pub fn has_live_attempt(&self, living: &super::view::Living, now: &Moment) -> bool {
         self.attempts
@@ -297,8 +304,11 @@ impl Operation {
             return self.observe_forgotten(attempt, evidence);
         };
         match self.state {
-            State::Completed(_) => self.observe_completed(index, evidence),
-            State::Intended
+            State::Completed(_) if !broken(Rule::CompletedIsFinal) => {
+                self.observe_completed(index, evidence)
+            }
+            State::Completed(_)
+            | State::Intended
             | State::Uncertain
             | State::NeedsAttention(_)
             | State::NotApplied(_) => self.observe_unfinished(index, evidence, open, now),
@@ -372,8 +382,7 @@ impl Operation {
                 },
             ) => {
                 // It denies only its own attempt: a contradiction where no other can have done it.
-                let sole = self.unproven() <= 1;
-                if its_own && sole {
+                if its_own && self.is_sole_attempt(index) {
                     Effect::Contradiction
                 } else {
                     Effect::Nothing
@@ -432,6 +441,9 @@ impl Operation {
                     (AttemptEnd::Silent | AttemptEnd::Open(..), false) => {
                         AttemptEnd::Closed(*phase, *why)
                     }
+                    _ if broken(Rule::LateWriteChangesNothing) && open => {
+                        AttemptEnd::Open(*phase, *why)
+                    }
                     (AttemptEnd::Open(..), true)
                     | (
                         AttemptEnd::Closed(..)
@@ -444,12 +456,15 @@ impl Operation {
                 self.become_uncertain(now);
             }
             Evidence::Answered { answer, class } => match class {
+                AnswerClass::Applied if disproved && broken(Rule::LateProofCompletes) => {
+                    return Effect::Nothing;
+                }
                 AnswerClass::Applied => self.complete_from(index, Verdict::Applied, answer, now),
-                AnswerClass::Refused if self.refusal_is_definitive() => {
+                AnswerClass::Refused if self.refusal_is_definitive(index) => {
                     self.complete_from(index, Verdict::Refused, answer, now);
                 }
                 // A condition that fails on a repeat may fail because the first attempt met it.
-                AnswerClass::ConditionFailed if self.is_sole_attempt() => {
+                AnswerClass::ConditionFailed if self.failed_condition_is_definitive(index) => {
                     self.complete_from(index, Verdict::Refused, answer, now);
                 }
                 AnswerClass::NotProcessed => {
@@ -469,25 +484,6 @@ impl Operation {
         Effect::Changed
     }
 
-    /// A refusal of a repeat says nothing of the earlier attempts, unless the upstream remembers
-    /// refusals under the key.
-    fn refusal_is_definitive(&self) -> bool {
-        let remembered = self.settle.key.is_some_and(|key| key.remembers_refusals);
-        self.is_sole_attempt() || (remembered && self.settle.capability.idempotent)
-    }
-
-    fn is_sole_attempt(&self) -> bool {
-        self.unproven() <= 1
-    }
-
-    /// Attempts that nobody has disproved.
-    fn unproven(&self) -> usize {
-        self.attempts
-            .iter()
-            .filter(|attempt| attempt.may_have_acted())
-            .count()
-    }
-
     /// Proof that one attempt had no effect. The verdict needs proof for all of them.
     fn disprove(&mut self, index: usize, why: WhyNot, now: Moment) {
         match why {
@@ -497,7 +493,8 @@ impl Operation {
             WhyNot::Said(by) => self.mark_disproved(index, by),
         }
         self.changed = now;
-        match (&self.state, self.unproven() == 0) {
+        let proved = self.unproven() == 0 || broken(Rule::EveryAttemptIsDisproved);
+        match (&self.state, proved) {
             // What somebody said stands: this attempt confirms it, or says nothing of the others.
             (State::NotApplied(_), _) => {}
             (_, true) => self.state = State::NotApplied(why),
@@ -520,7 +517,7 @@ impl Operation {
             .attempts
             .iter()
             .any(|other| other.round == attempt.round);
-        if began_the_lifetime && !others {
+        if began_the_lifetime && (!others || broken(Rule::LifetimeSurvivesUnsent)) {
             self.key_use.first = None;
         }
     }
@@ -556,7 +553,9 @@ impl Operation {
         };
         // The operation is complete *as that form*; a corrected caller then finds another
         // fingerprint.
-        self.fingerprint = attempt.fingerprint;
+        if !broken(Rule::CompletesAsItsForm) {
+            self.fingerprint = attempt.fingerprint;
+        }
         let by = attempt.id;
         self.attempts.remove(index);
         self.complete(

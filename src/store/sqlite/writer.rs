@@ -372,7 +372,7 @@ impl Decided {
 fn asks_for_attempt(command: &Command) -> bool {
     match command {
         Command::Admit(_) | Command::Resend(_) => true,
-        Command::Record(_) | Command::Park(_) | Command::Resolve(_) => false,
+        Command::Record(_) | Command::Park(_) | Command::Resolve(_) | Command::Steer(_) => false,
     }
 }
 
