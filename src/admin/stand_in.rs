@@ -141,21 +141,22 @@ impl Tables {
 
     fn view(&self, command: &Command) -> View {
         let key = match command {
-            Command::Admit(admit) => &admit.key,
-            Command::Record(record) => &record.key,
-            Command::Resend(resend) => &resend.key,
-            Command::Park(park) => &park.key,
-            Command::Resolve(resolve) => &resolve.key,
+            Command::Admit(admit) => Some(&admit.key),
+            Command::Record(record) => Some(&record.key),
+            Command::Resend(resend) => Some(&resend.key),
+            Command::Park(park) => Some(&park.key),
+            Command::Resolve(resolve) => Some(&resolve.key),
+            Command::Steer(_) => None,
         };
-        let found = self
-            .operations
-            .get(key)
+        let found = key
+            .and_then(|key| self.operations.get(key))
             .map(|(_, stored)| &stored.operation);
         let resource = match command {
             Command::Admit(admit) => admit.presented.as_ref().map(|p| p.resource.clone()),
             Command::Record(_) | Command::Resend(_) | Command::Park(_) | Command::Resolve(_) => {
                 found.and_then(resource_of)
             }
+            Command::Steer(steer) => Some(steer.resource.clone()),
         };
         View {
             epoch: 3,
@@ -165,6 +166,7 @@ impl Tables {
                 .and_then(|key| self.fences.get(key))
                 .cloned(),
             record: found.map(|operation| Record::Operation(Box::new(operation.clone()))),
+            note: None,
             first: None,
             unsettled: self
                 .of_resource(resource.as_ref())

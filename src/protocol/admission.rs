@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use super::broken::{Rule, broken};
 use super::command::{
     Admission, Admit, Changes, Decision, Event, Grant, Presented, Reply, RequestChange, Ruling,
 };
@@ -15,7 +16,7 @@ use super::decide::{fence_or_unseen, line};
 use super::fence::{Fence, Generation, Standing, ordered_within};
 use super::ids::{FencingToken, OperationKey};
 use super::operation::{Attempt, AttemptEnd, IdentityOrigin, KeyUse, Operation, Place, State};
-use super::outcome::Verdict;
+use super::outcome::{Provenance, Verdict};
 use super::policy::{
     FencePolicy, IfOlderUnsettled, IfTwin, KeyValue, Ownership, PerGeneration, TokenMode,
 };
@@ -127,7 +128,8 @@ impl Desk<'_> {
         match fence.judge(self.view.epoch, &self.view.lease, &presented, &policy) {
             Standing::NoToken => Ok(Caller::Tokenless),
             Standing::Valid { token, .. } => {
-                self.fence_changed |= fence.raise(token, &presented);
+                let raised = fence.raise(token, &presented);
+                self.fence_changed |= raised && !broken(Rule::MarkRisesWhateverFollows);
                 Ok(Caller::Holder(token))
             }
             Standing::Stale(rejection) => Ok(Caller::Stale(rejection)),
@@ -144,9 +146,12 @@ impl Desk<'_> {
             Some(Record::Twin(note)) => self.consult_note(note, caller),
             Some(Record::Operation(operation)) => {
                 if operation.fingerprint == self.admit.fingerprint {
-                    return self.answer_from(operation, caller);
+                    return match (self.answer_from(operation, caller)?, &self.view.note) {
+                        (None, Some(note)) => self.consult_note(note, caller),
+                        (ruling, _) => Ok(ruling),
+                    };
                 }
-                if leaves_identity_free(operation) {
+                if leaves_identity_free(operation) || broken(Rule::IdentityIsOneRequest) {
                     return Ok(None);
                 }
                 match caller {
@@ -165,6 +170,7 @@ impl Desk<'_> {
     ) -> Result<Option<Ruling>, Rejection> {
         let key = operation.key.clone();
         match &operation.state {
+            State::Completed(_) if broken(Rule::CompletedIsReplayed) => Ok(None),
             State::Completed(completion) if completion.answer.is_none() => {
                 Err(Rejection::AnswerExpired(Box::new(key)))
             }
@@ -175,6 +181,7 @@ impl Desk<'_> {
                     stale,
                 }))
             }
+            State::Intended | State::Uncertain if broken(Rule::RepeatJoins) => Ok(None),
             State::Intended | State::Uncertain => {
                 let uncertain = !operation.is_in_flight(&self.view.living, &self.admit.at);
                 Ok(Some(Ruling::Join {
@@ -184,6 +191,7 @@ impl Desk<'_> {
                     uncertain,
                 }))
             }
+            State::NeedsAttention(_) if broken(Rule::AttentionHolds) => Ok(None),
             State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
             State::NotApplied(_) => Ok(None),
         }
@@ -195,6 +203,9 @@ impl Desk<'_> {
                 Caller::Stale(rejection) => rejection.clone(),
                 Caller::Tokenless | Caller::Holder(_) => Rejection::KeyReused,
             });
+        }
+        if broken(Rule::TwinIsNoted) {
+            return Ok(None);
         }
         match self.fenced().map(|(_, policy)| policy.if_twin) {
             Some(IfTwin::Refuse) => Err(Rejection::NearDuplicate {
@@ -213,20 +224,25 @@ impl Desk<'_> {
     }
 
     fn check_right_to_act(&mut self, caller: &Caller) -> Result<(), Rejection> {
-        if let Caller::Stale(rejection) = caller {
+        if let Caller::Stale(rejection) = caller
+            && !broken(Rule::StaleNeverActs)
+        {
             self.refuse_unless_observing(rejection.clone())?;
         }
         let Some((presented, policy)) = self.fenced() else {
             return Ok(());
         };
         let (presented, policy) = (presented.clone(), *policy);
-        if policy.require == Ownership::Current && !self.is_current() {
+        if policy.require == Ownership::Current
+            && !self.is_current()
+            && !broken(Rule::CurrentNeedsLiveLease)
+        {
             self.refuse_unless_observing(Rejection::LeaseNotCurrent)?;
         }
         let Some(fence) = self.fence.as_ref() else {
             return Ok(());
         };
-        if fence.cancelled {
+        if fence.cancelled && !broken(Rule::CancelledAdmitsNothing) {
             return Err(Rejection::ResourceCancelled);
         }
         let used = match (policy.per_generation, caller.token()) {
@@ -234,7 +250,7 @@ impl Desk<'_> {
             (PerGeneration::One, Some(_)) => fence
                 .first
                 .as_ref()
-                .filter(|first| **first != self.key)
+                .filter(|first| **first != self.key && !broken(Rule::OnePerGeneration))
                 .map(|first| Rejection::GenerationUsed {
                     by: Box::new(first.clone()),
                 }),
@@ -274,7 +290,8 @@ impl Desk<'_> {
             }),
             Some(Record::Twin(_)) | None => false,
         };
-        (!above && !its_own).then_some(Rejection::SequenceRegressed {
+        let regressed = !above && !its_own && !broken(Rule::SequenceRises);
+        regressed.then_some(Rejection::SequenceRegressed {
             presented: sequence,
             last,
         })
@@ -296,7 +313,8 @@ impl Desk<'_> {
             .filter(|other| other.key != self.key && self.must_wait_for(other, newcomer))
             .collect();
         let twin = in_the_way.iter().find(|other| {
-            other.generation == newcomer
+            !broken(Rule::TwinIsJudged)
+                && other.generation == newcomer
                 && other.fingerprint == self.admit.fingerprint
                 && ordered_within(other.order, self.admit.policy.order)
         });
@@ -307,7 +325,7 @@ impl Desk<'_> {
             return Ok(None);
         };
         let at_most = match policy.if_older_unsettled {
-            IfOlderUnsettled::Send(_) if self.admit.conditional => return Ok(None),
+            IfOlderUnsettled::Send(_) if self.may_go_ahead_of(&in_the_way) => return Ok(None),
             IfOlderUnsettled::Send(at_most) | IfOlderUnsettled::Wait(at_most) => Some(at_most),
             IfOlderUnsettled::Refuse => None,
         };
@@ -328,6 +346,13 @@ impl Desk<'_> {
         }
     }
 
+    /// Only where the upstream orders both: the newcomer's condition protects it, but an older
+    /// request that carries none could still come after it.
+    fn may_go_ahead_of(&self, in_the_way: &[&Unsettled]) -> bool {
+        let conditional = in_the_way.iter().all(|older| older.conditional);
+        (self.admit.conditional && conditional) || broken(Rule::OnlyConditionalGoesAhead)
+    }
+
     fn is_observing(&self) -> bool {
         self.fenced()
             .is_some_and(|(_, policy)| policy.token == TokenMode::Observe)
@@ -337,13 +362,14 @@ impl Desk<'_> {
     /// waits for every unsettled one.
     fn must_wait_for(&self, other: &Unsettled, newcomer: Generation) -> bool {
         let (incarnation, token) = newcomer;
-        if other.generation.0 < incarnation || token.is_none() {
-            return true;
+        if other.generation.0 == incarnation && token.is_none() {
+            return !broken(Rule::TokenlessWaits);
         }
         if other.generation == newcomer {
-            return ordered_within(other.order, self.admit.policy.order);
+            return ordered_within(other.order, self.admit.policy.order)
+                && !broken(Rule::StrictWithinGeneration);
         }
-        other.generation < newcomer
+        other.generation < newcomer && !broken(Rule::SettleBeforeSupersede)
     }
 
     fn answer_twin(
@@ -390,13 +416,17 @@ impl Desk<'_> {
     }
 
     fn write(&mut self, caller: &Caller) -> Ruling {
-        if !self.admit.reserved {
+        if !self.admit.reserved && !broken(Rule::ReserveFirst) {
             return Ruling::ReserveFirst;
+        }
+        if let Some(ruling) = self.already_granted() {
+            return ruling;
         }
         let place = self.take_place(caller);
         let mut operation = self.intend(place);
         let round = operation.key_use.round;
-        let look_again = operation.attempts.iter().any(Attempt::may_still_surprise);
+        let look_again =
+            operation.attempts.iter().any(Attempt::may_still_surprise) && !broken(Rule::LookAgain);
         operation.rule_out_earlier_attempts();
         operation.attempts.push(Attempt {
             id: self.admit.attempt,
@@ -407,10 +437,10 @@ impl Desk<'_> {
             resend: false,
             end: AttemptEnd::Silent,
         });
-        operation
-            .key_use
-            .first
-            .get_or_insert((self.admit.attempt, self.admit.at));
+        operation.key_use.began(self.admit.attempt, self.admit.at);
+        if broken(Rule::IntentListsItsAttempt) {
+            operation.attempts.pop();
+        }
         if operation.admitted > 1 {
             let text = format!("admitted again, attempt {}", operation.admitted);
             self.changes.events.push(line(
@@ -433,6 +463,25 @@ impl Desk<'_> {
             look_again,
             request: None,
         })
+    }
+
+    /// An admission that is written again, because nobody knows whether it committed, finds its own
+    /// attempt and is not granted a second time, however that attempt ended.
+    fn already_granted(&self) -> Option<Ruling> {
+        match &self.view.record {
+            Some(Record::Operation(operation))
+                if operation.lists(self.admit.attempt)
+                    && !broken(Rule::RepeatedWriteGrantsOnce) =>
+            {
+                Some(Ruling::Join {
+                    key: operation.key.clone(),
+                    attempt: Some(self.admit.attempt),
+                    admitted: operation.admitted,
+                    uncertain: operation.state.is_unsettled(),
+                })
+            }
+            Some(Record::Operation(_) | Record::Twin(_)) | None => None,
+        }
     }
 
     fn take_place(&mut self, caller: &Caller) -> Option<Place> {
@@ -461,7 +510,9 @@ impl Desk<'_> {
         let mut operation = match &self.view.record {
             Some(Record::Operation(earlier)) => {
                 let mut operation = (**earlier).clone();
-                if is_corrected_after_refusal(earlier, admit) {
+                if is_corrected_after_refusal(earlier, admit) || broken(Rule::RetryKeepsKey) {
+                    // Attempts still open are under the key that was refused for good.
+                    operation.disprove_all(Provenance::Answer);
                     operation.next_round();
                 }
                 operation
@@ -512,7 +563,7 @@ impl Desk<'_> {
             .fenced()
             .is_some_and(|(_, policy)| policy.require == Ownership::Current);
         match &self.view.lease.live {
-            Some(live) if current => by.min(live.until),
+            Some(live) if current && !broken(Rule::DispatchWithinLease) => by.min(live.until),
             Some(_) | None => by,
         }
     }
@@ -530,7 +581,7 @@ fn leaves_identity_free(operation: &Operation) -> bool {
                 .is_some_and(|key| key.value == KeyValue::Caller);
             completion.verdict == Verdict::Refused
                 && operation.origin == IdentityOrigin::Derived
-                && !own_key
+                && (!own_key || broken(Rule::CallersRefusalIsFinal))
         }
         State::Intended | State::Uncertain | State::NeedsAttention(_) => false,
     }
@@ -545,5 +596,5 @@ fn is_corrected_after_refusal(earlier: &Operation, admit: &Admit) -> bool {
             false
         }
     };
-    refused && earlier.fingerprint != admit.fingerprint
+    refused && earlier.fingerprint != admit.fingerprint && !broken(Rule::CorrectedTakesNewKey)
 }

@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use super::fence::Fence;
 use super::ids::{
-    AcquisitionId, AttemptId, FencingToken, Fingerprint, OperationKey, ResourceKey, Round,
-    Sequence, TokenSource,
+    AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceKey,
+    Round, Sequence, TokenSource,
 };
 use super::operation::{Completion, Effect, IdentityOrigin, Operation, Parked, State};
 use super::outcome::{Answer, Evidence, Provenance, StoredRequest, Verdict};
 use super::policy::Policy;
 use super::rejection::Rejection;
 use super::time::{BootInstant, Millis, Moment};
-use super::view::TwinNote;
+use super::view::{TwinNote, Unsettled};
 
 /// One command.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub enum Command {
     Park(Park),
     /// A person says how it ended.
     Resolve(Resolve),
+    /// A person cancels, advances or reopens a resource.
+    Steer(Steer),
 }
 
 /// A caller's request for an effect.
@@ -156,6 +158,32 @@ pub enum Resolution {
     },
 }
 
+/// A person cancels, advances or reopens a resource.
+#[derive(Clone, Debug)]
+pub struct Steer {
+    /// Which resource; one that nobody has seen yet can be cancelled too.
+    pub resource: ResourceKey,
+    /// What becomes of it.
+    pub how: Steering,
+    /// Who.
+    pub operator: String,
+    /// Why; never empty.
+    pub reason: String,
+    /// When.
+    pub at: Moment,
+}
+
+/// What a person does with a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Steering {
+    /// Nothing is admitted any more, until it is reopened. Durable.
+    Cancel,
+    /// All present holders are cut off: only a token above the mark is valid.
+    Advance,
+    /// A cancelled resource admits again, in a new incarnation that keeps the mark.
+    Reopen,
+}
+
 /// What a decision writes and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -225,6 +253,8 @@ pub enum Reply {
     Parked(Option<State>),
     /// To `Resolve`.
     Resolved(Resolved),
+    /// To `Steer`.
+    Steered(Steered),
 }
 
 /// What admission decided. `would_refuse` is what `observe` lets pass.
@@ -348,4 +378,21 @@ pub enum Resolved {
     AlreadyNotApplied,
     /// An attempt of a living instance is under way and not overdue.
     StillInFlight,
+}
+
+/// What an operator who steered a resource is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steered {
+    /// Done.
+    Done {
+        /// The incarnation it is in now.
+        incarnation: Incarnation,
+        /// The mark, which never goes down.
+        mark: Option<FencingToken>,
+        /// Operations that are not settled, in order of admission: what was admitted before may still
+        /// leave until its own dispatch-by, and nothing of it after.
+        in_flight: Vec<Unsettled>,
+    },
+    /// There is nothing to reopen.
+    NotCancelled,
 }

@@ -7,15 +7,19 @@
 //! What it does not do: load, persist, send.
 
 use super::admission;
+use super::broken::{Rule, broken};
 use super::command::{
     Changes, Command, Decision, Event, Grant, Park, Record as RecordCommand, Recorded, Reply,
     RequestChange, Resend, ResendReply, Resolution, Resolve, Resolved,
 };
 use super::fence::Fence;
 use super::ids::{AttemptId, Round};
-use super::operation::{Attempt, AttemptEnd, Completion, Effect, Operation, Parked, State, WhyNot};
+use super::operation::{
+    Attempt, AttemptEnd, Completion, Effect, KeyUse, Operation, Parked, State, WhyNot,
+};
 use super::outcome::{AnswerClass, Evidence, Provenance, Verdict};
 use super::plan;
+use super::steer;
 use super::time::Moment;
 use super::view::{Record, View};
 
@@ -27,6 +31,7 @@ pub fn decide(view: &View, command: &Command) -> Decision {
         Command::Resend(resend) => send_again(view, resend),
         Command::Park(park) => self::park(view, park),
         Command::Resolve(resolve) => self::resolve(view, resolve),
+        Command::Steer(steer) => steer::steer(view, steer),
     }
 }
 
@@ -125,7 +130,10 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
             ))));
         }
     }
-    if before.has_live_attempt(&view.living, &resend.at) {
+    let live = before.has_live_attempt(&view.living, &resend.at);
+    // A request for an attempt that is written twice gets one attempt.
+    let repeated = before.lists(resend.attempt) && !broken(Rule::RepeatedWriteGrantsOnce);
+    if repeated || (live && !broken(Rule::OneAttemptAtATime)) {
         return unchanged(Reply::Resend(ResendReply::NotNow));
     }
     let room = match plan::room_for_resend(before, view.fence.as_ref(), &view.lease, &resend.at) {
@@ -139,6 +147,9 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
     };
     let mut operation = before.clone();
     close_dead_attempts(&mut operation, view, &resend.at);
+    if broken(Rule::ResendKeepsKey) {
+        operation.next_round();
+    }
     let round = operation.key_use.round;
     operation.attempts.push(Attempt {
         id: resend.attempt,
@@ -149,10 +160,7 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
         resend: true,
         end: AttemptEnd::Silent,
     });
-    operation
-        .key_use
-        .first
-        .get_or_insert((resend.attempt, resend.at));
+    operation.key_use.began(resend.attempt, resend.at);
     operation.admitted = operation.admitted.saturating_add(1);
     operation.resends = operation.resends.saturating_add(1);
     operation.state = State::Uncertain;
@@ -204,7 +212,9 @@ fn park(view: &View, park: &Park) -> Decision {
         return unchanged(Reply::Parked(None));
     };
     let parkable = match before.state {
-        State::Intended | State::Uncertain => !before.has_live_attempt(&view.living, &park.at),
+        State::Intended | State::Uncertain => {
+            !before.has_live_attempt(&view.living, &park.at) || broken(Rule::ParkWaitsForTheLiving)
+        }
         State::NeedsAttention(_) | State::NotApplied(_) | State::Completed(_) => false,
     };
     if !parkable {
@@ -232,7 +242,7 @@ fn resolve(view: &View, resolve: &Resolve) -> Decision {
         return refuse(Resolved::Unknown);
     };
     match (&before.state, &resolve.verdict) {
-        (State::Completed(completion), _) => {
+        (State::Completed(completion), _) if !broken(Rule::VerdictLeavesCompleted) => {
             let Completion {
                 verdict,
                 provenance,
@@ -247,12 +257,15 @@ fn resolve(view: &View, resolve: &Resolve) -> Decision {
             return refuse(Resolved::AlreadyNotApplied);
         }
         (State::NotApplied(_), Resolution::Applied(_))
-        | (State::Intended | State::Uncertain | State::NeedsAttention(_), _) => {}
+        | (
+            State::Completed(_) | State::Intended | State::Uncertain | State::NeedsAttention(_),
+            _,
+        ) => {}
     }
     let acting = |attempt: &Attempt| {
         attempt.end == AttemptEnd::Silent && attempt.is_live(&view.living, &resolve.at)
     };
-    if before.attempts.iter().any(acting) {
+    if before.attempts.iter().any(acting) && !broken(Rule::VerdictWaitsForAttempt) {
         return refuse(Resolved::StillInFlight);
     }
     let mut operation = before.clone();
@@ -287,9 +300,7 @@ fn settle_as_said(operation: &mut Operation, resolve: &Resolve) -> &'static str 
             "applied"
         }
         Resolution::NotApplied { new_key } => {
-            for attempt in &mut operation.attempts {
-                attempt.end = AttemptEnd::Disproved(Provenance::Operator);
-            }
+            operation.disprove_all(Provenance::Operator);
             operation.state = State::NotApplied(WhyNot::Said(Provenance::Operator));
             operation.request_kept = false;
             operation.changed = resolve.at;
@@ -323,6 +334,16 @@ impl Operation {
         self.key_use.round = self.key_use.round.next();
         self.key_use.first = None;
         self.key_use.round
+    }
+}
+
+impl KeyUse {
+    /// An attempt may send under the key. Its lifetime runs from the first one.
+    pub(super) fn began(&mut self, attempt: AttemptId, at: Moment) {
+        if broken(Rule::LifetimeFromFirstAttempt) {
+            self.first = None;
+        }
+        self.first.get_or_insert((attempt, at));
     }
 }
 

@@ -6,6 +6,7 @@
 //! What it does not do: know which operations are unsettled (`view`), or decide an admission
 //! (`decide`).
 
+use super::broken::{Rule, broken};
 use super::command::{Presented, TokenField};
 use super::ids::{
     AcquisitionId, AdmissionNumber, FencingToken, Incarnation, OperationKey, ResourceKey, Sequence,
@@ -16,7 +17,7 @@ use super::policy::{FencePolicy, Order, TokenMode};
 use super::rejection::{Rejection, UnknownToken};
 
 /// The durable record of a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fence {
     /// Whose fence.
     pub resource: ResourceKey,
@@ -46,7 +47,7 @@ pub struct Fence {
 }
 
 /// The latest admissions of a resource; enough to tell whether a resend could overtake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Latest {
     /// Generation of the latest admission that carried a token.
     pub generation: Option<(Incarnation, FencingToken)>,
@@ -112,11 +113,7 @@ impl Fence {
             (TokenField::Absent, TokenMode::Prefer) => return Standing::NoToken,
             (TokenField::Token(token), _) => *token,
         };
-        if token.epoch() < register_epoch
-            || self
-                .mark
-                .is_some_and(|mark| token < mark || (token == mark && self.closed))
-        {
+        if self.is_stale(register_epoch, token) {
             return Standing::Stale(Rejection::StaleToken {
                 presented: token,
                 current: self.mark,
@@ -141,6 +138,13 @@ impl Fence {
         }
     }
 
+    fn is_stale(&self, register_epoch: u64, token: FencingToken) -> bool {
+        let below = |mark| token < mark && !broken(Rule::BelowMarkIsStale);
+        let at_closed = |mark| token == mark && self.closed && !broken(Rule::ClosedMarkIsStale);
+        (token.epoch() < register_epoch && !broken(Rule::LowerEpochIsStale))
+            || self.mark.is_some_and(|mark| below(mark) || at_closed(mark))
+    }
+
     fn cannot_place(
         &self,
         register_epoch: u64,
@@ -149,6 +153,9 @@ impl Fence {
         presented: &Presented,
         policy: &FencePolicy,
     ) -> Option<UnknownToken> {
+        if broken(Rule::UnknownIsRefused) {
+            return None;
+        }
         if token.epoch() > register_epoch {
             return Some(UnknownToken::LaterEpoch);
         }
@@ -176,13 +183,15 @@ impl Fence {
 
     /// An absent acquisition is accepted until one was named.
     fn held_by_another(&self, presented: &Presented) -> bool {
-        self.acquisition.is_some() && self.acquisition != presented.acquisition
+        self.acquisition.is_some()
+            && self.acquisition != presented.acquisition
+            && !broken(Rule::OneAcquisition)
     }
 
     /// Raises the mark to a valid token, or notes the acquisition first named with it. Returns
     /// whether anything changed.
     pub fn raise(&mut self, token: FencingToken, presented: &Presented) -> bool {
-        if self.mark.is_none_or(|mark| token > mark) {
+        if self.mark.is_none_or(|mark| token > mark) && !broken(Rule::MarkRises) {
             self.mark = Some(token);
             self.closed = false;
             self.source = Some(presented.source.clone());
@@ -229,6 +238,9 @@ impl Fence {
     /// Counts what was admitted, whether or not it was dispatched: a resend that is not made is
     /// looked up or parked, a resend that overtakes cannot be recalled.
     pub fn overtaken(&self, number: AdmissionNumber, generation: Generation, order: Order) -> bool {
+        if broken(Rule::ResendKeepsOrder) {
+            return false;
+        }
         let (incarnation, token) = generation;
         let newer_generation =
             self.latest

@@ -22,6 +22,7 @@
 #![deny(missing_docs)]
 
 mod admission;
+pub mod broken;
 pub mod command;
 pub mod decide;
 pub mod fence;
@@ -29,10 +30,13 @@ pub mod ids;
 pub mod lease;
 mod observe;
 pub mod operation;
+mod others;
 pub mod outcome;
 pub mod plan;
 pub mod policy;
+pub mod proofs;
 pub mod rejection;
+mod steer;
 pub mod time;
 pub mod view;
 

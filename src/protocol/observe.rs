@@ -7,6 +7,7 @@
 //! What it does not do: admit (`admission`), resolve (`decide`), or say what states mean
 //! (`operation`).
 
+use super::broken::{Rule, broken};
 use super::ids::AttemptId;
 use super::operation::{Attempt, AttemptEnd, Completion, Effect, Operation, State, WhyNot};
 use super::outcome::{Answer, AnswerClass, Evidence, Provenance, Verdict};
@@ -31,8 +32,11 @@ impl Operation {
             return self.observe_forgotten(attempt, evidence);
         };
         match self.state {
-            State::Completed(_) => self.observe_completed(index, evidence),
-            State::Intended
+            State::Completed(_) if !broken(Rule::CompletedIsFinal) => {
+                self.observe_completed(index, evidence)
+            }
+            State::Completed(_)
+            | State::Intended
             | State::Uncertain
             | State::NeedsAttention(_)
             | State::NotApplied(_) => self.observe_unfinished(index, evidence, open, now),
@@ -166,6 +170,9 @@ impl Operation {
                     (AttemptEnd::Silent | AttemptEnd::Open(..), false) => {
                         AttemptEnd::Closed(*phase, *why)
                     }
+                    _ if broken(Rule::LateWriteChangesNothing) && open => {
+                        AttemptEnd::Open(*phase, *why)
+                    }
                     (AttemptEnd::Open(..), true)
                     | (
                         AttemptEnd::Closed(..)
@@ -178,12 +185,15 @@ impl Operation {
                 self.become_uncertain(now);
             }
             Evidence::Answered { answer, class } => match class {
+                AnswerClass::Applied if disproved && broken(Rule::LateProofCompletes) => {
+                    return Effect::Nothing;
+                }
                 AnswerClass::Applied => self.complete_from(index, Verdict::Applied, answer, now),
                 AnswerClass::Refused if self.refusal_is_definitive(index) => {
                     self.complete_from(index, Verdict::Refused, answer, now);
                 }
                 // A condition that fails on a repeat may fail because the first attempt met it.
-                AnswerClass::ConditionFailed if self.is_sole_attempt(index) => {
+                AnswerClass::ConditionFailed if self.failed_condition_is_definitive(index) => {
                     self.complete_from(index, Verdict::Refused, answer, now);
                 }
                 AnswerClass::NotProcessed => {
@@ -203,42 +213,6 @@ impl Operation {
         Effect::Changed
     }
 
-    /// A refusal of a repeat says nothing of the earlier attempts, unless the upstream remembers
-    /// refusals under the key.
-    fn refusal_is_definitive(&self, index: usize) -> bool {
-        let remembered = self.settle.key.is_some_and(|key| key.remembers_refusals);
-        self.is_sole_attempt(index)
-            || (remembered && self.settle.capability.idempotent && self.others_share_its_key(index))
-    }
-
-    /// Has no other attempt than this one perhaps had an effect?
-    fn is_sole_attempt(&self, index: usize) -> bool {
-        self.other_unproven(index).next().is_none()
-    }
-
-    /// An upstream remembers a refusal under the key that it refused, and under no other.
-    fn others_share_its_key(&self, index: usize) -> bool {
-        let round = self.attempts.get(index).map(|attempt| attempt.round);
-        self.other_unproven(index)
-            .all(|other| Some(other.round) == round)
-    }
-
-    fn other_unproven(&self, index: usize) -> impl Iterator<Item = &Attempt> {
-        self.attempts
-            .iter()
-            .enumerate()
-            .filter(move |(other, attempt)| *other != index && attempt.may_have_acted())
-            .map(|(_, attempt)| attempt)
-    }
-
-    /// Attempts that nobody has disproved.
-    fn unproven(&self) -> usize {
-        self.attempts
-            .iter()
-            .filter(|attempt| attempt.may_have_acted())
-            .count()
-    }
-
     /// Proof that one attempt had no effect. The verdict needs proof for all of them.
     fn disprove(&mut self, index: usize, why: WhyNot, now: Moment) {
         match why {
@@ -248,7 +222,8 @@ impl Operation {
             WhyNot::Said(by) => self.mark_disproved(index, by),
         }
         self.changed = now;
-        match (&self.state, self.unproven() == 0) {
+        let proved = self.unproven() == 0 || broken(Rule::EveryAttemptIsDisproved);
+        match (&self.state, proved) {
             // What somebody said stands: this attempt confirms it, or says nothing of the others.
             (State::NotApplied(_), _) => {}
             (_, true) => self.state = State::NotApplied(why),
@@ -271,7 +246,7 @@ impl Operation {
             .attempts
             .iter()
             .any(|other| other.round == attempt.round);
-        if began_the_lifetime && !others {
+        if began_the_lifetime && (!others || broken(Rule::LifetimeSurvivesUnsent)) {
             self.key_use.first = None;
         }
     }
@@ -321,7 +296,9 @@ impl Operation {
         };
         // The operation is complete *as that form*; a corrected caller then finds another
         // fingerprint.
-        self.fingerprint = attempt.fingerprint;
+        if !broken(Rule::CompletesAsItsForm) {
+            self.fingerprint = attempt.fingerprint;
+        }
         if verdict == Verdict::Applied {
             // Final, and under that key: another key's acceptance is another effect.
             self.key_use.round = attempt.round;

@@ -7,6 +7,7 @@
 //! What it does not do: say what evidence changes (`observe`), admit (`decide`), or choose the next
 //! settle step (`plan`).
 
+use super::broken::{Rule, broken};
 use super::command::Turn;
 use super::ids::{
     AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceName,
@@ -28,7 +29,7 @@ pub enum IdentityOrigin {
 }
 
 /// One logical effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Its identity.
     pub key: OperationKey,
@@ -63,7 +64,7 @@ pub struct Operation {
 }
 
 /// Place in the order of a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Which resource.
     pub resource: ResourceName,
@@ -78,7 +79,7 @@ pub struct Place {
 }
 
 /// The upstream's memory of our key: how long it can be counted on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyUse {
     /// Which key.
     pub round: Round,
@@ -87,7 +88,7 @@ pub struct KeyUse {
 }
 
 /// One try.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attempt {
     /// Which.
     pub id: AttemptId,
@@ -122,7 +123,7 @@ pub enum AttemptEnd {
 }
 
 /// States of an operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// May have been sent.
     Intended,
@@ -169,7 +170,7 @@ pub enum WhyNot {
 }
 
 /// How an operation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
     /// Which way.
     pub verdict: Verdict,
@@ -199,7 +200,8 @@ impl Attempt {
     pub fn is_live(&self, living: &super::view::Living, now: &Moment) -> bool {
         match self.end {
             AttemptEnd::Silent => {
-                living.contains(self.id.instance) && !now.is_past(&self.at, self.overdue_after)
+                let overdue = now.is_past(&self.at, self.overdue_after);
+                living.contains(self.id.instance) && (!overdue || broken(Rule::SilenceIsOverdue))
             }
             // A listener that is gone without a word must not hold its operation for ever.
             AttemptEnd::Open(..) => {
@@ -275,6 +277,11 @@ impl Operation {
             admitted: self.admitted,
             form: self.fingerprint,
         }
+    }
+
+    /// Is this one of its attempts?
+    pub fn lists(&self, attempt: AttemptId) -> bool {
+        self.attempts.iter().any(|known| known.id == attempt)
     }
 
     /// Is some attempt still acting or listening?

@@ -26,7 +26,7 @@ pub struct StoredRequest {
 }
 
 /// An answer of an upstream, as far as it can be replayed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Answer {
     /// Final status, 200 to 599.
     pub status: u16,

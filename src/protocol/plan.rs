@@ -6,6 +6,7 @@
 //!
 //! What it does not do: act, or look anything up. Look-ups and callbacks come with their own steps.
 
+use super::broken::{Rule, broken};
 use super::fence::Fence;
 use super::lease::LeaseFacts;
 use super::operation::{Operation, Parked, State};
@@ -58,7 +59,7 @@ pub fn plan(
     match room_for_resend(operation, fence, lease, now) {
         Ok(_) => {
             let after = backoff(operation);
-            if listening {
+            if listening && !broken(Rule::PlanClosesFirst) {
                 Step::CloseThenPlan { after }
             } else {
                 Step::Resend { after }
@@ -66,6 +67,7 @@ pub fn plan(
         }
         // Where no step can help, the late answer is the only hope left: let it come.
         Err(_) if listening => Step::Await,
+        Err(_) if broken(Rule::PlanParks) => Step::Await,
         Err(obstacle) => Step::Park(obstacle),
     }
 }
@@ -80,7 +82,7 @@ pub fn room_for_resend(
     let (Some(resend), Some(key), true) = (
         operation.settle.resend,
         operation.settle.key,
-        operation.settle.capability.idempotent,
+        operation.settle.capability.idempotent || broken(Rule::ResendNeedsDeduplication),
     ) else {
         return Err(Parked::NoStep);
     };
@@ -89,14 +91,14 @@ pub fn room_for_resend(
     }
     may_go_out_of_turn(operation, fence)?;
     let mut room = room_in_lifetime(operation, key.lifetime, now)?;
-    if operation.require == Ownership::Current {
+    if operation.require == Ownership::Current && !broken(Rule::ResendNeedsLiveLease) {
         let live = lease.live.as_ref().ok_or(Parked::NotCurrent)?;
         room = room.min(live.until.since(now.boottime));
         if room == Millis::default() {
             return Err(Parked::NotCurrent);
         }
     }
-    if operation.resends >= resend.attempts {
+    if operation.resends >= resend.attempts && !broken(Rule::ResendsAreCounted) {
         return Err(Parked::ResendsUsedUp);
     }
     Ok(room)
@@ -106,12 +108,15 @@ fn may_go_out_of_turn(operation: &Operation, fence: Option<&Fence>) -> Result<()
     let Some(place) = &operation.place else {
         return match operation.order {
             Order::Free => Ok(()),
+            Order::Strict if broken(Rule::ResendNeedsOrder) => Ok(()),
             Order::Strict => Err(Parked::NotOrdered),
         };
     };
     // A fence that is gone from the register is a register that went back.
     let fence = fence.ok_or(Parked::CutOff)?;
-    if fence.cancelled || place.number <= fence.cut_off || place.incarnation < fence.incarnation {
+    let cut_off =
+        fence.cancelled || place.number <= fence.cut_off || place.incarnation < fence.incarnation;
+    if cut_off && !broken(Rule::CutOffIsNotResent) {
         return Err(Parked::CutOff);
     }
     if fence.overtaken(
@@ -129,16 +134,24 @@ fn room_in_lifetime(
     lifetime: Option<Millis>,
     now: &Moment,
 ) -> Result<Millis, Parked> {
-    let usable = lifetime.ok_or(Parked::KeyTooOld)?.percent(LIFETIME_PERCENT);
+    let lifetime = lifetime.ok_or(Parked::KeyTooOld)?;
+    let usable = lifetime.percent(LIFETIME_PERCENT);
     let age = match &operation.key_use.first {
         None => Millis::default(),
         Some((_, since)) => now.age_at_most(since).ok_or(Parked::KeyTooOld)?,
     };
     let left = Millis(usable.0.saturating_sub(age.0));
+    if broken(Rule::ResendWithinLifetime) {
+        return Ok(usable);
+    }
     if left == Millis::default() {
         Err(Parked::KeyTooOld)
     } else {
-        Ok(left)
+        Ok(if broken(Rule::ResendLeavesInTime) {
+            lifetime
+        } else {
+            left
+        })
     }
 }
 

@@ -100,6 +100,7 @@ impl World {
                 });
                 (key.clone(), resource)
             }
+            Command::Steer(Steer { resource, .. }) => (key("-"), Some(resource.clone())),
         };
         let twin = self.twins.get(&key);
         let mut unsettled: Vec<(AdmissionNumber, Unsettled)> = self
@@ -121,6 +122,7 @@ impl World {
                 .get(&key)
                 .map(|op| Found::Operation(Box::new(op.clone())))
                 .or_else(|| twin.map(|note| Found::Twin(note.clone()))),
+            note: twin.filter(|_| self.operations.contains_key(&key)).cloned(),
             unsettled: unsettled.into_iter().map(|(_, brief)| brief).collect(),
             lease: self.lease.clone(),
             request: self.requests.get(&key).cloned(),
@@ -234,6 +236,20 @@ impl World {
         };
         match self.apply(&Command::Park(park)) {
             Reply::Parked(state) => state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn steer(&mut self, how: Steering) -> Steered {
+        let steer = Steer {
+            resource: resource(),
+            how,
+            operator: "alice".to_owned(),
+            reason: "wrong amount".to_owned(),
+            at: self.now(),
+        };
+        match self.apply(&Command::Steer(steer)) {
+            Reply::Steered(steered) => steered,
             other => panic!("{other:?}"),
         }
     }

@@ -23,6 +23,8 @@ pub struct View {
     pub fence: Option<Fence>,
     /// What stands under the command's identity.
     pub record: Option<Record>,
+    /// The note under an identity that has a NOT_APPLIED operation too: it was tried again, as a twin.
+    pub note: Option<TwinNote>,
     /// For a twin's note: the operation that it names.
     pub first: Option<Operation>,
     /// The unsettled operations of the resource.
@@ -66,6 +68,8 @@ pub struct Unsettled {
     pub fingerprint: Fingerprint,
     /// Does it need a person?
     pub needs_attention: bool,
+    /// Does its upstream order by itself?
+    pub conditional: bool,
 }
 
 /// Which instances are not dead.
@@ -102,6 +106,7 @@ impl Unsettled {
             order: operation.order,
             fingerprint: operation.fingerprint,
             needs_attention,
+            conditional: operation.settle.capability.conditional,
         })
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn view<R: Rows>(
         living: Living::Only(own),
         fence: None,
         record: None,
+        note: None,
         first: None,
         unsettled: Vec::new(),
         lease: LeaseFacts::unknown(),
@@ -60,6 +61,10 @@ pub(super) fn view<R: Rows>(
         }
         Command::Resolve(resolve) => {
             view.record = operation(rows, &resolve.key)?;
+        }
+        Command::Steer(steer) => {
+            view.fence = rows.fence(&steer.resource)?;
+            view.unsettled = rows.unsettled(&steer.resource)?;
         }
     }
     Ok(view)
@@ -101,7 +106,17 @@ fn admission<R: Rows>(rows: &mut R, admit: &Admit, view: &mut View) -> Result<()
         Some(_) | None => admit.key.clone(),
     };
     view.record = record(rows, &key)?;
-    if let Some(Record::Twin(note)) = &view.record {
+    view.note = match &view.record {
+        Some(Record::Operation(tried)) if matches!(tried.state, State::NotApplied(_)) => {
+            rows.note(&key)?
+        }
+        Some(Record::Operation(_) | Record::Twin(_)) | None => None,
+    };
+    let noted = match &view.record {
+        Some(Record::Twin(note)) => Some(note),
+        Some(Record::Operation(_)) | None => view.note.as_ref(),
+    };
+    if let Some(note) = noted {
         view.first = rows.operation(&note.first)?;
     }
     // A resource that has no fence has admitted nothing.

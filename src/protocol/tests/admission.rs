@@ -338,7 +338,14 @@ fn a_newcomer_may_be_refused_instead_or_go_ahead_with_its_own_condition() {
     let send = Ask::fenced("bob", "108")
         .with(|ask| ask.fence_policy().if_older_unsettled = IfOlderUnsettled::Send(Millis(1)));
     assert!(matches!(world.admit(&send), Ruling::Wait { .. }));
-    world.granted(&send.with(|ask| ask.conditional = true));
+    // Its condition protects Bob's effect, but Alice's carries none and could still come after it.
+    let send = send.with(|ask| ask.conditional = true);
+    assert!(matches!(world.admit(&send), Ruling::Wait { .. }));
+
+    let orders_itself = |ask: &Ask| ask.with(|a| a.policy.settle.capability.conditional = true);
+    let mut world = World::new();
+    world.granted(&orders_itself(&Ask::fenced("alice", "107")));
+    world.granted(&orders_itself(&send));
 }
 
 #[test]
@@ -451,6 +458,14 @@ fn a_twin_is_refused_for_good_naming_the_first() {
     world.record(&first, applied());
     // The note is durable: the effect happened, and this id never makes another.
     assert_eq!(refused(world.admit(&twin)), near);
+    // So it is for an id that was tried before, and not applied.
+    let mut world = World::new();
+    let earlier = world.granted(&twin);
+    world.record(&earlier, not_sent());
+    let first = world.granted(&Ask::fenced("key-1", "107"));
+    assert_eq!(refused(world.admit(&twin)), near);
+    world.record(&first, applied());
+    assert_eq!(refused(world.admit(&twin)), near);
     // Another payload is no twin, and a different generation neither.
     world.granted(&Ask::fenced("key-3", "107").payload(3));
 }
@@ -496,6 +511,81 @@ fn a_cancelled_resource_lets_nothing_out_but_stored_outcomes() {
     assert!(matches!(world.admit(&ask), Ruling::Replay { .. }));
     assert_eq!(
         refused(world.admit(&Ask::fenced("b", "108"))),
+        Rejection::ResourceCancelled
+    );
+}
+
+#[test]
+fn a_cancel_is_durable_and_cuts_off_what_was_admitted_before_also_after_a_reopening() {
+    let mut world = World::new();
+    let alice = world.granted(&Ask::fenced("a", "107"));
+    world.record(&alice, lost());
+    let Steered::Done {
+        mark, in_flight, ..
+    } = world.steer(Steering::Cancel)
+    else {
+        panic!()
+    };
+    assert_eq!(mark, Some(token("107")));
+    assert_eq!(in_flight.len(), 1);
+    assert_eq!(in_flight[0].key, alice.key);
+    let cut_off = ResendReply::Forbidden(Parked::CutOff);
+    assert_eq!(world.resend(&alice.key), cut_off);
+    // A newer token raises the mark of a cancelled resource, and is refused all the same.
+    assert_eq!(
+        refused(world.admit(&Ask::fenced("b", "108"))),
+        Rejection::ResourceCancelled
+    );
+    let said_twice = world.fence().clone();
+    assert!(matches!(
+        world.steer(Steering::Cancel),
+        Steered::Done { .. }
+    ));
+    assert!(world.fence().mark >= said_twice.mark && world.fence().cancelled);
+    let Steered::Done { incarnation, .. } = world.steer(Steering::Reopen) else {
+        panic!()
+    };
+    assert_eq!(incarnation, Incarnation(1));
+    assert_eq!(world.steer(Steering::Reopen), Steered::NotCancelled);
+    // The mark is kept, closed; what was admitted before is in the way and never sent again.
+    assert!(is_stale(&world.admit(&Ask::fenced("b", "108"))));
+    assert!(matches!(
+        world.admit(&Ask::fenced("b", "109")),
+        Ruling::Wait { .. }
+    ));
+    assert_eq!(world.resend(&alice.key), cut_off);
+    assert!(
+        world
+            .events
+            .iter()
+            .any(|event| event.text.contains("cancelled by"))
+    );
+}
+
+#[test]
+fn an_advance_cuts_off_the_present_holder_and_lets_the_next_one_in() {
+    let mut world = World::new();
+    let alice = world.granted(&Ask::fenced("a", "107"));
+    world.record(&alice, lost());
+    assert!(matches!(
+        world.steer(Steering::Advance),
+        Steered::Done { .. }
+    ));
+    assert!(is_stale(&world.admit(&Ask::fenced("b", "107"))));
+    assert_eq!(
+        world.resend(&alice.key),
+        ResendReply::Forbidden(Parked::CutOff)
+    );
+    world.resolve(&alice.key, Resolution::NotApplied { new_key: false });
+    world.granted(&Ask::fenced("b", "108"));
+}
+
+#[test]
+fn a_resource_that_nobody_has_seen_can_be_cancelled() {
+    let mut world = World::new();
+    world.steer(Steering::Cancel);
+    assert_eq!(
+        refused(world.admit(&Ask::fenced("a", "107"))),
         Rejection::ResourceCancelled
     );
 }

@@ -61,6 +61,90 @@ fn a_failed_condition_is_a_refusal_of_the_sole_attempt_only() {
 }
 
 #[test]
+fn a_late_refusal_of_an_earlier_attempt_says_nothing_of_the_one_under_way() {
+    let mut world = World::new();
+    let ask = Ask::fenced("k", "107").with(|ask| ask.policy.settle = opaque());
+    let first = world.granted(&ask);
+    world.record_open(&first, timed_out(), true);
+    world.resolve(&first.key, Resolution::NotApplied { new_key: false });
+    let second = world.granted(&ask);
+    world.record(&first, answer(402, AnswerClass::Refused));
+    assert_eq!(world.state(&first.key), "INTENDED");
+    world.record(&second, applied());
+    assert_eq!(world.state(&first.key), "COMPLETED");
+}
+
+#[test]
+fn a_remembered_refusal_speaks_of_its_own_key_only() {
+    let mut world = World::new();
+    let ask = Ask::fenced("k", "107").with(|ask| {
+        ask.policy.settle.key.as_mut().unwrap().remembers_refusals = true;
+    });
+    let first = world.granted(&ask);
+    world.record_open(&first, timed_out(), true);
+    world.resolve(&first.key, Resolution::NotApplied { new_key: true });
+    let second = world.granted(&ask);
+    world.record(&first, answer(402, AnswerClass::Refused));
+    assert_eq!(world.state(&second.key), "INTENDED");
+}
+
+#[test]
+fn a_corrected_request_is_not_held_up_by_attempts_under_the_refused_key() {
+    let mut world = World::new();
+    let ask = Ask::fenced("k", "107").with(|ask| {
+        ask.origin = IdentityOrigin::Derived;
+        ask.policy.settle.key.as_mut().unwrap().remembers_refusals = true;
+    });
+    let first = world.granted(&ask);
+    world.record(&first, lost());
+    let ResendReply::Granted(again) = world.resend(&first.key) else {
+        panic!()
+    };
+    let refusal = || answer(402, AnswerClass::Refused);
+    world.record(&first, refusal());
+    let corrected = world.granted(&ask.payload(2));
+    assert_eq!(corrected.round, first.round.next());
+    world.record(&again, refusal());
+    assert_eq!(world.state(&first.key), "INTENDED");
+    world.record(&corrected, refusal());
+    assert_eq!(world.state(&first.key), "COMPLETED");
+}
+
+#[test]
+fn a_refusal_under_an_earlier_key_does_not_raise_the_round_again() {
+    let mut world = World::new();
+    let ask = Ask::fenced("k", "107").with(|ask| {
+        ask.origin = IdentityOrigin::Derived;
+        ask.policy.settle.key.as_mut().unwrap().remembers_refusals = true;
+    });
+    let first = world.granted(&ask);
+    world.record(&first, lost());
+    let ResendReply::Granted(again) = world.resend(&first.key) else {
+        panic!()
+    };
+    world.record(&first, answer(402, AnswerClass::Refused));
+    let corrected = world.granted(&ask.payload(2));
+    world.record(&corrected, lost());
+    // A wrong verdict is caught by the key, as long as it is the same one.
+    world.resolve(&first.key, Resolution::NotApplied { new_key: false });
+    world.record(&again, answer(402, AnswerClass::Refused));
+    let repeated = world.granted(&ask.payload(2));
+    assert_eq!(repeated.round, corrected.round);
+}
+
+#[test]
+fn a_failed_condition_after_a_persons_verdict_may_show_that_it_was_wrong() {
+    let mut world = World::new();
+    let ask = Ask::fenced("k", "107").with(|ask| ask.conditional = true);
+    let first = world.granted(&ask);
+    world.record(&first, lost());
+    world.resolve(&first.key, Resolution::NotApplied { new_key: false });
+    let second = world.granted(&ask);
+    world.record(&second, answer(412, AnswerClass::ConditionFailed));
+    assert_eq!(world.state(&first.key), "UNCERTAIN");
+}
+
+#[test]
 fn late_evidence_settles_whatever_is_not_completed() {
     // UNCERTAIN and NEEDS_ATTENTION.
     for park in [false, true] {
@@ -217,6 +301,37 @@ fn never_two_attempts_at_once() {
 }
 
 #[test]
+fn a_write_that_is_repeated_is_granted_once() {
+    let mut world = World::new();
+    let ask = Ask::fenced("k", "107");
+    let first = world.granted(&ask);
+    world.record(&first, lost());
+    world.resolve(&first.key, Resolution::NotApplied { new_key: false });
+    // The reply to the admission was lost; whoever made it writes it again.
+    let again = ask.command(first.attempt, world.now());
+    let Reply::Admission(admission) = world.apply(&Command::Admit(Box::new(again))) else {
+        panic!()
+    };
+    assert!(matches!(admission.ruling, Ruling::Join { .. }));
+    assert_eq!(world.state(&first.key), "NOT_APPLIED");
+
+    let ask = Ask::fenced("other", "107");
+    let first = world.granted(&ask);
+    world.record(&first, lost());
+    let resend = Resend {
+        key: ask.key(),
+        attempt: first.attempt,
+        dispatch: Millis(5_000),
+        overdue_after: Millis(45_000),
+        at: world.now(),
+    };
+    assert_eq!(
+        world.apply(&Command::Resend(resend)),
+        Reply::Resend(ResendReply::NotNow)
+    );
+}
+
+#[test]
 fn a_resend_keeps_key_bytes_token_and_place() {
     let mut world = World::new();
     let alice = world.granted(&Ask::fenced("a", "107"));
@@ -292,7 +407,7 @@ fn resends_end_with_the_key_the_bytes_the_count_or_the_order() {
     let (mut world, key) = uncertain(&|ask| ask.fenced = false);
     assert_eq!(forbidden(&mut world, &key), Parked::NotOrdered);
 
-    let (mut world, key) = uncertain(&|_| {});
+    let (mut world, key) = uncertain(&|ask| ask.policy.settle.capability.conditional = true);
     let ahead = Ask::fenced("bob", "108").with(|ask| {
         ask.conditional = true;
         ask.fence_policy().if_older_unsettled = IfOlderUnsettled::Send(Millis(1));

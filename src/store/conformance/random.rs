@@ -198,7 +198,8 @@ impl Script {
             | Reply::Resend(_)
             | Reply::Recorded(_)
             | Reply::Parked(_)
-            | Reply::Resolved(_) => return,
+            | Reply::Resolved(_)
+            | Reply::Steered(_) => return,
         };
         self.granted.push((grant.key.clone(), grant.attempt));
     }

@@ -431,7 +431,13 @@ impl Decided {
                 ..
             })) => self.intent = true,
             Ok(Reply::Recorded(_)) => self.outcome = true,
-            Ok(Reply::Admission(_) | Reply::Resend(_) | Reply::Parked(_) | Reply::Resolved(_))
+            Ok(
+                Reply::Admission(_)
+                | Reply::Resend(_)
+                | Reply::Parked(_)
+                | Reply::Resolved(_)
+                | Reply::Steered(_),
+            )
             | Err(_) => {}
         }
         self.replies.push(reply);
@@ -459,6 +465,6 @@ fn refuse(error: &StoreError, commands: Commands, proofs: Vec<Answer<()>>) {
 fn asks_for_attempt(command: &Command) -> bool {
     match command {
         Command::Admit(_) | Command::Resend(_) => true,
-        Command::Record(_) | Command::Park(_) | Command::Resolve(_) => false,
+        Command::Record(_) | Command::Park(_) | Command::Resolve(_) | Command::Steer(_) => false,
     }
 }

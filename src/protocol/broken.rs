@@ -1,0 +1,114 @@
+//! The rules by name, and a switch that breaks one of them, so that the model check can show that it
+//! would notice.
+//!
+//! What always holds: without the cargo feature `broken-rules`, which no release has, [`broken`] is
+//! the constant `false` and nothing can turn it. With the feature a rule is broken on one thread
+//! alone, and none is broken until a test asks for it.
+//!
+//! What it does not do: state the rules. They stand where they are enforced; each of those places
+//! asks here.
+
+macro_rules! rules {
+    ($($name:ident: $says:literal,)*) => {
+        /// A rule of the contract, as one place in the code enforces it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Rule {
+            $(#[doc = $says] $name,)*
+        }
+
+        impl Rule {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The rule in words.
+            pub fn says(self) -> &'static str {
+                match self {
+                    $(Self::$name => $says,)*
+                }
+            }
+        }
+    };
+}
+
+rules! {
+    LowerEpochIsStale: "a token of a lower epoch is stale",
+    BelowMarkIsStale: "a token below the mark is stale",
+    ClosedMarkIsStale: "a token equal to a closed mark is stale",
+    UnknownIsRefused: "a token that cannot be placed is refused",
+    OneAcquisition: "a token belongs to the acquisition first named with it",
+    MarkRises: "a valid token above the mark raises it",
+    MarkRisesWhateverFollows: "the mark rises also when the request is then refused or made to wait",
+    StaleNeverActs: "a stale caller gets stored outcomes, never an attempt",
+    IdentityIsOneRequest: "another request under a used identity is refused",
+    CompletedIsReplayed: "a completed operation is replayed, never sent again",
+    RepeatJoins: "a repeat of an operation in flight or in doubt joins it",
+    AttentionHolds: "a repeat of an operation that needs a person is refused",
+    RepeatedWriteGrantsOnce: "an admission that is written twice is granted once",
+    TwinIsJudged: "a twin of an unsettled operation is judged at once",
+    TwinIsNoted: "a refused twin stays refused",
+    CurrentNeedsLiveLease: "what needs ownership is admitted under a live lease only",
+    DispatchWithinLease: "what needs ownership leaves before the lease ends",
+    CancelledAdmitsNothing: "a cancelled resource admits nothing",
+    OnePerGeneration: "with `one`, a generation belongs to the first operation admitted",
+    SequenceRises: "with `numbered`, the sequence rises with every admission",
+    SettleBeforeSupersede: "nothing is admitted over an unsettled operation of an older generation",
+    StrictWithinGeneration: "strict operations of one generation follow each other",
+    TokenlessWaits: "a request without a token waits for every unsettled operation",
+    OnlyConditionalGoesAhead: "only a request with its own condition goes ahead of an older one",
+    ReserveFirst: "nothing is admitted without a reserved connection",
+    IntentListsItsAttempt: "an intent lists its attempt before the first byte",
+    LookAgain: "after another's verdict the record is looked at again before the first byte",
+    RetryKeepsKey: "an operation tried again keeps its upstream key",
+    CorrectedTakesNewKey: "a corrected request after a stored refusal takes a new key",
+    CallersRefusalIsFinal: "a stored refusal under the caller's own key is final",
+    EveryAttemptIsDisproved: "NOT_APPLIED needs proof for every attempt",
+    RefusalOfRepeatProvesNothing: "a refusal of a repeat is definitive only where refusals are remembered",
+    ConditionOfRepeatProvesNothing: "a failed condition of a repeat proves nothing",
+    CompletedIsFinal: "evidence never changes a completed operation",
+    LateProofCompletes: "late proof of application completes what is not completed",
+    CompletesAsItsForm: "proof completes the operation as the form that was sent",
+    LateWriteChangesNothing: "a write that is repeated late does not open an attempt again",
+    SilenceIsOverdue: "a silent attempt is overdue once its limits have passed",
+    OneAttemptAtATime: "nothing is resent while an attempt acts or listens",
+    ResendKeepsKey: "a resend goes out under the same key",
+    ResendNeedsDeduplication: "only what the upstream deduplicates is resent",
+    ResendNeedsOrder: "without a fence only what commutes is resent",
+    ResendKeepsOrder: "nothing is resent after a later operation that is ordered with it",
+    ResendNeedsLiveLease: "what needs ownership is resent under a live lease only",
+    ResendsAreCounted: "the number of resends is bounded",
+    CutOffIsNotResent: "what was cut off or cancelled is never resent",
+    ResendWithinLifetime: "nothing is resent after four fifths of the key's lifetime",
+    ResendLeavesInTime: "a resend leaves before four fifths of the key's lifetime are over",
+    LifetimeFromFirstAttempt: "the lifetime counts from the first attempt under the key",
+    LifetimeSurvivesUnsent: "an attempt that sent nothing does not renew the lifetime of others",
+    PlanClosesFirst: "a settle step closes a listening attempt before it acts",
+    PlanParks: "an operation that no step can help is given to a person",
+    ParkWaitsForTheLiving: "nothing is given to a person while an attempt acts or listens",
+    VerdictWaitsForAttempt: "a person's verdict waits for an attempt that acts",
+    VerdictLeavesCompleted: "a person's verdict never changes a completed operation",
+    WhatWasAdmittedIsCutOff: "a cancel or an advance cuts off what was admitted before",
+    AdvanceClosesTheMark: "an advance closes the mark",
+}
+
+/// Is the rule broken? Only ever in a test.
+#[cfg(not(feature = "broken-rules"))]
+pub(super) const fn broken(_rule: Rule) -> bool {
+    false
+}
+
+#[cfg(feature = "broken-rules")]
+thread_local! {
+    static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
+}
+
+/// Is the rule broken? Only ever in a test.
+#[cfg(feature = "broken-rules")]
+pub(super) fn broken(rule: Rule) -> bool {
+    BROKEN.get() == Some(rule)
+}
+
+/// Breaks one rule on this thread, or none again.
+#[cfg(feature = "broken-rules")]
+pub fn break_rule(rule: Option<Rule>) {
+    BROKEN.set(rule);
+}

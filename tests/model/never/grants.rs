@@ -1,0 +1,316 @@
+//! What must never be granted: an admission, a resend.
+
+use fencepost::protocol::operation::{AttemptEnd, State};
+use fencepost::protocol::outcome::Verdict;
+use fencepost::protocol::policy::{IfOlderUnsettled, Ownership, PerGeneration};
+
+use super::super::register::{attempt_id, form_of};
+use super::super::scenario::{Call, Scenario, TICK_MS};
+use super::super::world::{Packet, Proof, Task, Try, World};
+use super::{Judged, Position, Violation, is_acting, is_listening, never};
+
+/// An admission was granted to `call`; its attempt is the last of `after`.
+pub fn admitted(scenario: &Scenario, before: &World, after: &World, call: &Call) -> Judged {
+    let attempt = last(after);
+    let name = attempt.name;
+    never(!reserved(before, scenario, call), || {
+        format!("{name} was admitted without a connection")
+    })?;
+    let twice = |known: &Try| (known.instance, known.number) == (attempt.instance, attempt.number);
+    never(before.tries.iter().any(twice), || {
+        format!("an attempt of {name} was granted twice")
+    })?;
+    intended(after, attempt)?;
+    token_is_good(scenario, before, after, call, attempt)?;
+    identity_is_free(before, call, attempt)?;
+    generation_is_free(before, call, attempt)?;
+    nothing_older_is_unsettled(before, call, attempt)?;
+    is_owner(
+        scenario,
+        before,
+        call.policy.fence.map(|fence| fence.require),
+        attempt,
+    )?;
+    never(before.seen.twins.contains(&name), || {
+        format!("{name} was refused as a twin and admitted all the same")
+    })?;
+    alone(
+        scenario,
+        before,
+        attempt,
+        call.policy.settle.capability.idempotent,
+    )
+}
+
+fn last(world: &World) -> &Try {
+    world.tries.last().unwrap()
+}
+
+fn reserved(before: &World, scenario: &Scenario, call: &Call) -> bool {
+    let index = scenario.calls.iter().position(|it| std::ptr::eq(it, call));
+    index.is_some_and(|index| before.calls[index].grants > 0)
+}
+
+/// The intent, with its attempt, is on disk before anything is sent.
+fn intended(after: &World, attempt: &Try) -> Judged {
+    let id = attempt_id(attempt.instance, attempt.number);
+    let listed = after.record(attempt.name).is_some_and(|record| {
+        record.operation.state.is_unsettled()
+            && record
+                .operation
+                .attempts
+                .iter()
+                .any(|known| known.id == id && known.end == AttemptEnd::Silent)
+    });
+    never(!listed, || {
+        format!(
+            "an attempt of {} is granted that no intent lists",
+            attempt.name
+        )
+    })
+}
+
+fn token_is_good(
+    scenario: &Scenario,
+    before: &World,
+    after: &World,
+    call: &Call,
+    attempt: &Try,
+) -> Judged {
+    let name = attempt.name;
+    if call.token.is_some() {
+        never(before.seen.cancelled, || {
+            format!("{name} was admitted after a durable cancel")
+        })?;
+    }
+    let Some(Some(token)) = call.token else {
+        return Ok(());
+    };
+    never(token.epoch() < scenario.epoch, || {
+        format!("{name} was admitted with token {token} of an epoch that is over")
+    })?;
+    never(call.wild, || {
+        format!("{name} was admitted with token {token}, which nobody can place")
+    })?;
+    let below = after.seen.mark.is_some_and(|mark| token < mark);
+    never(below, || {
+        format!("{name} was admitted with token {token}, below the mark")
+    })?;
+    let closed = before.seen.closed.is_some_and(|closed| token <= closed);
+    never(closed, || {
+        format!("{name} was admitted with token {token}, whose mark is closed")
+    })?;
+    let other = before.seen.mark == Some(token)
+        && before.seen.holder.is_some()
+        && before.seen.holder != call.acquisition;
+    never(other, || {
+        format!("{name} was admitted with token {token}, which another acquisition holds")
+    })
+}
+
+fn identity_is_free(before: &World, call: &Call, attempt: &Try) -> Judged {
+    let name = attempt.name;
+    let Some(record) = before.record(name) else {
+        return Ok(());
+    };
+    match &record.operation.state {
+        State::NotApplied(_) => Ok(()),
+        State::Completed(completion) => {
+            let corrected = completion.verdict == Verdict::Refused
+                && call.derived
+                && !call.own_key()
+                && form_of(&record.operation) != call.form;
+            never(!corrected, || {
+                format!("{name} is COMPLETED and was admitted again")
+            })?;
+            let same_key = before.tries_of(name).any(|it| it.round == attempt.round);
+            never(same_key, || {
+                format!(
+                    "{name} was corrected, and goes out under the key that was refused for good"
+                )
+            })
+        }
+        State::Intended | State::Uncertain | State::NeedsAttention(_) => never(true, || {
+            format!(
+                "{name} is {} and was admitted again",
+                record.operation.state.word()
+            )
+        }),
+    }
+}
+
+fn generation_is_free(before: &World, call: &Call, attempt: &Try) -> Judged {
+    let (Some(fence), Some(Some(token))) = (call.fenced(), call.token) else {
+        return Ok(());
+    };
+    let mut same = before.tries.iter().filter(|earlier| {
+        earlier.token == Some(token) && earlier.incarnation == attempt.incarnation
+    });
+    let name = attempt.name;
+    match fence.per_generation {
+        PerGeneration::Many => Ok(()),
+        PerGeneration::One => never(same.any(|earlier| earlier.name != name), || {
+            format!("{name} was admitted in a generation that another operation has")
+        }),
+        PerGeneration::Numbered => {
+            let behind = same.any(|earlier| {
+                let its_own = earlier.name == name && earlier.sequence == call.sequence;
+                earlier.sequence >= call.sequence && !its_own
+            });
+            never(behind || call.sequence.is_none(), || {
+                format!("{name} was admitted though its sequence is not above the last one")
+            })
+        }
+    }
+}
+
+fn nothing_older_is_unsettled(before: &World, call: &Call, attempt: &Try) -> Judged {
+    let (Some(fence), Some(mine)) = (call.fenced(), Position::of_try(attempt)) else {
+        return Ok(());
+    };
+    let goes_ahead = matches!(fence.if_older_unsettled, IfOlderUnsettled::Send(_));
+    if goes_ahead && call.condition.is_some() {
+        return Ok(());
+    }
+    for other in &before.records {
+        let Some(position) = Position::of_record(other) else {
+            continue;
+        };
+        let unsettled = other.operation.state.is_unsettled() && other.name != attempt.name;
+        never(unsettled && position.precedes(mine), || {
+            format!(
+                "{} was admitted over {}, which is {}",
+                attempt.name,
+                other.name,
+                other.operation.state.word()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn is_owner(
+    scenario: &Scenario,
+    before: &World,
+    require: Option<Ownership>,
+    attempt: &Try,
+) -> Judged {
+    let is_proxy = |instance: &u8| *instance == attempt.instance;
+    let proxy = before.proxies.iter().position(is_proxy);
+    match require {
+        None | Some(Ownership::NotOlder) => Ok(()),
+        Some(Ownership::Current) => {
+            let until = scenario
+                .leases
+                .iter()
+                .find(|(knows, _)| Some(usize::from(*knows)) == proxy)
+                .map(|(_, until)| *until);
+            let name = attempt.name;
+            let live = until.is_some_and(|until| until > u64::from(attempt.at) * TICK_MS);
+            never(!live, || {
+                format!("{name} was admitted without a live lease")
+            })?;
+            let beyond = until.is_some_and(|until| u64::from(attempt.dispatch_by) > until);
+            never(beyond, || format!("{name} could leave after its lease"))
+        }
+    }
+}
+
+/// Never two attempts at once; at most one where the upstream cannot deduplicate.
+fn alone(scenario: &Scenario, before: &World, attempt: &Try, deduplicates: bool) -> Judged {
+    let name = attempt.name;
+    for other in before.tries_of(name) {
+        never(is_acting(scenario, before, other), || {
+            format!("two attempts of {name} at once")
+        })?;
+        never(is_listening(before, other), || {
+            format!("a second attempt of {name} while the first still listens")
+        })?;
+        let may_have_acted = other.proof == Proof::None;
+        never(may_have_acted && !deduplicates, || {
+            format!(
+                "a second attempt of {name}, though nothing proves that the first had no effect"
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// A resend was granted; its attempt is the last of `after`.
+pub fn resent(scenario: &Scenario, before: &World, after: &World) -> Judged {
+    let attempt = last(after);
+    let name = attempt.name;
+    let Some(record) = before.record(name) else {
+        return Err(Violation(format!("{name} was resent, and is not there")));
+    };
+    let operation = &record.operation;
+    never(!operation.state.is_in_doubt(), || {
+        format!("{name} was resent though it is {}", operation.state.word())
+    })?;
+    intended(after, attempt)?;
+    let same_key = before
+        .tries_of(name)
+        .last()
+        .is_some_and(|it| it.round == attempt.round);
+    never(!same_key, || format!("{name} was resent under another key"))?;
+    let tries: Vec<&Try> = before.tries_of(name).collect();
+    let resends = tries.iter().rev().take_while(|it| it.call.is_none());
+    let used = resends.filter(|it| it.proof != Proof::NotSent).count();
+    let most = operation.settle.resend.map_or(0, |resend| resend.attempts);
+    never(used >= usize::try_from(most).unwrap(), || {
+        format!("{name} was resent more often than allowed")
+    })?;
+    alone(
+        scenario,
+        before,
+        attempt,
+        operation.settle.capability.idempotent,
+    )?;
+    keeps_order(before, attempt)?;
+    never(
+        attempt.place > 0 && attempt.place <= before.seen.cut_off,
+        || format!("{name} was cut off and resent"),
+    )?;
+    never(attempt.place > 0 && before.seen.cancelled, || {
+        format!("{name} was resent after a durable cancel")
+    })?;
+    leaves_in_time(scenario, before, attempt)?;
+    is_owner(scenario, before, Some(operation.require), attempt)
+}
+
+fn keeps_order(before: &World, attempt: &Try) -> Judged {
+    let name = attempt.name;
+    let Some(mine) = Position::of_try(attempt) else {
+        return never(attempt.strict, || {
+            format!("{name} is not ordered with anything, does not commute, and was resent")
+        });
+    };
+    let overtaken = before.tries.iter().any(|other| {
+        let dispatched = other.packet != Packet::Unsent || other.task != Task::Gone;
+        let later = Position::of_try(other)
+            .is_some_and(|other| other.number > mine.number && mine.precedes(other));
+        other.name != name && dispatched && later
+    });
+    never(overtaken, || {
+        format!("{name} was resent after a later operation had been dispatched")
+    })
+}
+
+/// The lifetime runs from the first attempt that may have sent under the key.
+fn leaves_in_time(scenario: &Scenario, before: &World, attempt: &Try) -> Judged {
+    let first = before
+        .tries_of(attempt.name)
+        .filter(|earlier| earlier.round == attempt.round && earlier.proof != Proof::NotSent)
+        .map(|earlier| earlier.at)
+        .min();
+    let limit = |first: u8| {
+        u64::from(first) * TICK_MS + u64::from(scenario.upstream.lifetime) * TICK_MS * 4 / 5
+    };
+    let late = first.is_some_and(|first| u64::from(attempt.dispatch_by) > limit(first));
+    never(late, || {
+        format!(
+            "a resend of {} could leave after four fifths of its key's lifetime",
+            attempt.name
+        )
+    })
+}

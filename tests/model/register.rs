@@ -1,0 +1,358 @@
+//! The register of a world: loads views, lets the real rules decide, applies their changes in one go.
+//!
+//! What always holds: the view is what a store would load (`store::load`); the decision is
+//! `protocol::decide::decide`, untouched. What no rule reads (when a record changed, how often it was
+//! admitted) is put to zero afterwards, so that equal situations are equal states.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fencepost::protocol::command::{
+    Admit, Changes, Command, Park, Presented, Record as RecordCommand, Reply, RequestChange,
+    Resend, Resolve, Steer, TokenField,
+};
+use fencepost::protocol::decide::decide;
+use fencepost::protocol::fence::Fence;
+use fencepost::protocol::ids::{
+    AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationId,
+    OperationKey, Principal, ResourceKey, ResourceName, Sequence, Tenant, TokenSource, UpstreamId,
+};
+use fencepost::protocol::lease::{LeaseFacts, LiveLease};
+use fencepost::protocol::operation::{AttemptEnd, IdentityOrigin, Operation, State};
+use fencepost::protocol::outcome::{Answer, StoredRequest, Verdict};
+use fencepost::protocol::time::{BootId, BootInstant, Moment};
+use fencepost::protocol::view::{Living, Record as Found, TwinNote, Unsettled, View};
+
+use super::scenario::{Call, Scenario, TICK_MS};
+use super::world::{Instance, Name, Note, Record, World};
+
+/// The names that never differ, made once.
+#[derive(Debug)]
+pub struct Names {
+    keys: Vec<OperationKey>,
+    resource: ResourceKey,
+    here: TokenSource,
+    elsewhere: TokenSource,
+    /// Stored requests, by form.
+    requests: Vec<Arc<StoredRequest>>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let tenant = Tenant::new("t");
+        let upstream = UpstreamId::new("u");
+        let key = |letter: u8| OperationKey {
+            tenant: tenant.clone(),
+            upstream: upstream.clone(),
+            principal: Principal::None,
+            id: OperationId::new(char::from(letter).to_string()),
+            incarnation: Incarnation(0),
+        };
+        let request = |form: u8| {
+            Arc::new(StoredRequest {
+                method: Bytes::from_static(b"PUT"),
+                target: Bytes::from_static(b"/"),
+                fields: Vec::new(),
+                body: Bytes::copy_from_slice(&[form]),
+            })
+        };
+        Self {
+            keys: (b'a'..=b'h').map(key).collect(),
+            resource: ResourceKey {
+                tenant,
+                name: ResourceName::new("r"),
+            },
+            here: TokenSource::new("here"),
+            elsewhere: TokenSource::new("elsewhere"),
+            requests: (0..16).map(request).collect(),
+        }
+    }
+}
+
+impl Names {
+    pub fn key(&self, name: Name) -> OperationKey {
+        self.keys[usize::from(name.operation)].within(Incarnation(u64::from(name.incarnation)))
+    }
+
+    pub fn resource(&self) -> ResourceKey {
+        self.resource.clone()
+    }
+
+    /// The command that a call makes.
+    pub fn admit(&self, call: &Call, attempt: AttemptId, at: Moment, reserved: bool) -> Admit {
+        let unplaced = Name {
+            operation: call.operation,
+            incarnation: 0,
+        };
+        let presented = call.token.map(|token| Presented {
+            resource: self.resource.clone(),
+            token: token.map_or(TokenField::Absent, TokenField::Token),
+            source: if call.wild {
+                &self.elsewhere
+            } else {
+                &self.here
+            }
+            .clone(),
+            acquisition: call.acquisition.map(AcquisitionId::new),
+            sequence: call.sequence.and_then(Sequence::from_value),
+        });
+        let origin = if call.derived {
+            IdentityOrigin::Derived
+        } else {
+            IdentityOrigin::Caller
+        };
+        Admit {
+            key: self.key(unplaced),
+            follows_incarnation: call.follows_incarnation,
+            origin,
+            fingerprint: fingerprint(call.form),
+            presented,
+            policy: Arc::clone(&call.policy),
+            request: Arc::clone(&self.requests[usize::from(call.form)]),
+            conditional: call.condition.is_some(),
+            attempt,
+            at,
+            reserved,
+        }
+    }
+}
+
+pub fn fingerprint(form: u8) -> Fingerprint {
+    Fingerprint {
+        key: 1,
+        form: 1,
+        digest: [form; 32],
+    }
+}
+
+/// Which form an operation stands for.
+pub fn form_of(operation: &Operation) -> u8 {
+    operation.fingerprint.digest[0]
+}
+
+pub fn attempt_id(instance: Instance, number: u8) -> AttemptId {
+    AttemptId {
+        instance: InstanceId(u128::from(instance)),
+        number: u64::from(number),
+    }
+}
+
+pub fn answer(status: u16) -> Answer {
+    Answer {
+        status,
+        fields: Vec::new(),
+        body: None,
+    }
+}
+
+pub fn moment(tick: u8) -> Moment {
+    let ms = u64::from(tick) * TICK_MS;
+    Moment {
+        boot: BootId(1),
+        boottime: BootInstant(ms),
+        wall_ms: ms,
+    }
+}
+
+/// Decides `command` at the proxy of that index, and commits.
+pub fn apply(
+    world: &mut World,
+    scenario: &Scenario,
+    names: &Names,
+    proxy: u8,
+    command: &Command,
+) -> Reply {
+    let view = view(world, scenario, names, proxy, command);
+    let decision = decide(&view, command);
+    persist(world, decision.changes);
+    decision.reply
+}
+
+/// Which instances the proxy of that index takes for alive.
+pub fn living(world: &World, scenario: &Scenario, proxy: u8) -> Living {
+    if scenario.proxies == 1 {
+        Living::Only(InstanceId(u128::from(world.proxies[usize::from(proxy)])))
+    } else {
+        let all = world.living.iter();
+        Living::Among(all.map(|it| InstanceId(u128::from(*it))).collect())
+    }
+}
+
+/// What the proxy of that index knows of the lease.
+pub fn lease(scenario: &Scenario, proxy: u8) -> LeaseFacts {
+    let mut known = scenario.leases.iter().filter(|(knows, _)| *knows == proxy);
+    LeaseFacts {
+        live: known.next().map(|(_, until)| LiveLease {
+            acquisition: AcquisitionId::new("lease"),
+            until: BootInstant(*until),
+        }),
+        issued: None,
+    }
+}
+
+fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &Command) -> View {
+    let mut view = View {
+        epoch: scenario.epoch,
+        living: living(world, scenario, proxy),
+        fence: None,
+        record: None,
+        note: None,
+        first: None,
+        unsettled: Vec::new(),
+        lease: lease(scenario, proxy),
+        request: None,
+    };
+    match command {
+        Command::Admit(admit) => load_admission(world, names, admit, &mut view),
+        Command::Record(RecordCommand { key, .. }) | Command::Resolve(Resolve { key, .. }) => {
+            view.record = operation(world, Name::of(key));
+        }
+        Command::Resend(Resend { key, .. }) | Command::Park(Park { key, .. }) => {
+            let record = world.record(Name::of(key));
+            view.record = operation(world, Name::of(key));
+            view.fence = record
+                .filter(|record| record.operation.place.is_some())
+                .and(world.fence.as_deref())
+                .cloned();
+            view.request = record
+                .and_then(|record| record.request)
+                .map(|form| (*names.requests[usize::from(form)]).clone());
+        }
+        Command::Steer(Steer { .. }) => {
+            view.fence = world.fence.as_deref().cloned();
+            view.unsettled = unsettled(world);
+        }
+    }
+    view
+}
+
+fn load_admission(world: &World, names: &Names, admit: &Admit, view: &mut View) {
+    if admit.presented.is_some() {
+        view.fence = world.fence.as_deref().cloned();
+    }
+    let mut name = Name::of(&admit.key);
+    if let (true, Some(fence)) = (admit.follows_incarnation, &view.fence) {
+        name.incarnation = u8::try_from(fence.incarnation.0).unwrap();
+    }
+    view.record = operation(world, name);
+    if let Some(note) = world.notes.iter().find(|note| note.twin == name) {
+        let twin = TwinNote {
+            key: names.key(note.twin),
+            first: names.key(note.first),
+            fingerprint: fingerprint(note.form),
+        };
+        match &view.record {
+            None => view.record = Some(Found::Twin(twin)),
+            Some(_) => view.note = Some(twin),
+        }
+        view.first = world
+            .record(note.first)
+            .map(|record| (*record.operation).clone());
+    }
+    if view.fence.is_some() {
+        view.unsettled = unsettled(world);
+    }
+}
+
+fn operation(world: &World, name: Name) -> Option<Found> {
+    let record = world.record(name)?;
+    Some(Found::Operation(Box::new((*record.operation).clone())))
+}
+
+fn unsettled(world: &World) -> Vec<Unsettled> {
+    let mut found: Vec<_> = world
+        .records
+        .iter()
+        .filter_map(|record| {
+            let number = record.operation.place.as_ref()?.number;
+            Some((number, Unsettled::of(&record.operation)?))
+        })
+        .collect();
+    found.sort_by_key(|(number, _)| *number);
+    found.into_iter().map(|(_, unsettled)| unsettled).collect()
+}
+
+fn persist(world: &mut World, changes: Changes) {
+    let Changes {
+        fence,
+        operation,
+        twin,
+        request,
+        events: _,
+    } = changes;
+    if let Some(fence) = fence {
+        world.fence = Some(Arc::new(fence));
+    }
+    if let Some(TwinNote {
+        key,
+        first,
+        fingerprint,
+    }) = twin
+    {
+        let twin = Name::of(&key);
+        world.notes.retain(|note| note.twin != twin);
+        world.notes.push(Note {
+            twin,
+            first: Name::of(&first),
+            form: fingerprint.digest[0],
+        });
+    }
+    let Some(operation) = operation else { return };
+    let name = Name::of(&operation.key);
+    world.notes.retain(|note| note.twin != name);
+    let kept = |before: Option<u8>| match &request {
+        RequestChange::Untouched => before,
+        RequestChange::Keep(request) => request.body.first().copied(),
+        RequestChange::Drop => None,
+    };
+    let operation = Arc::new(forgetful(*operation));
+    match world.records.iter_mut().find(|record| record.name == name) {
+        Some(record) => {
+            record.request = kept(record.request);
+            record.operation = operation;
+        }
+        None => world.records.push(Record {
+            name,
+            operation,
+            request: kept(None),
+        }),
+    }
+}
+
+/// Without what no rule reads any more.
+fn forgetful(mut operation: Operation) -> Operation {
+    let never = moment(0);
+    operation.admitted = 0;
+    operation.first_seen = never;
+    operation.changed = never;
+    for attempt in &mut operation.attempts {
+        match attempt.end {
+            AttemptEnd::Silent => {}
+            AttemptEnd::Open(..)
+            | AttemptEnd::Closed(..)
+            | AttemptEnd::Ambiguous(_)
+            | AttemptEnd::Disproved(_) => attempt.at = never,
+        }
+    }
+    if let State::Completed(completion) = &mut operation.state {
+        completion.at = never;
+        if completion.verdict == Verdict::Applied {
+            operation.key_use.first = None;
+        }
+    }
+    operation
+}
+
+/// The fence of a resource whose source is known, at token 0.
+pub fn known_fence() -> Arc<Fence> {
+    let names = Names::default();
+    let mut fence = Fence::unseen(names.resource());
+    fence.mark = FencingToken::new(0, 0);
+    fence.source = Some(names.here);
+    Arc::new(fence)
+}
+
+/// The number of the last admission.
+pub fn admissions(fence: Option<&Arc<Fence>>) -> u8 {
+    fence.map_or(0, |fence| u8::try_from(fence.admissions.0).unwrap())
+}

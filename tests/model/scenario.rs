@@ -1,0 +1,385 @@
+//! What a world is made of before anything happens: who calls, what the upstream can do, and how
+//! much may go wrong.
+//!
+//! What always holds: a scenario is data. Time is counted in ticks of ten seconds; a dispatch lasts
+//! one tick, an attempt is overdue after two. Several small scenarios meet more than one large one
+//! would in the same number of states.
+
+use std::sync::Arc;
+
+use fencepost::protocol::ids::FencingToken;
+use fencepost::protocol::policy::{
+    Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order, Ownership,
+    PerGeneration, Policy, ResendPolicy, SettlePolicy, Timeouts, TokenMode,
+};
+use fencepost::protocol::time::Millis;
+
+/// One tick.
+pub const TICK_MS: u64 = 10_000;
+
+/// A small world.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// For people and for the table of rules.
+    pub name: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    /// How many proxies share the register; one owns it alone.
+    pub proxies: u8,
+    /// Who asks for what.
+    pub calls: Vec<Call>,
+    /// What the upstream does.
+    pub upstream: Upstream,
+    /// Time ends here.
+    pub horizon: u8,
+    /// A packet arrives at most so many ticks after it left.
+    pub delay: u8,
+    /// A sender freezes at most so long between its last check and its first byte.
+    pub freeze: u8,
+    /// May an admission be decided a tick after its request was read?
+    pub queued: bool,
+    /// May a resend be asked for without a plan?
+    pub stale_plans: bool,
+    /// How much may go wrong.
+    pub budget: Budget,
+    /// Which proxy knows a live lease, and until when, in milliseconds.
+    pub leases: Vec<(u8, u64)>,
+    /// The epoch in force.
+    pub epoch: u64,
+    /// Does a fence stand already, with the mark of token 0 from the usual source?
+    pub known_source: bool,
+    /// Beyond the margins: also what a person caused by speaking too early counts.
+    pub nothing_is_excused: bool,
+}
+
+/// One request, asked again and again until its caller knows how it ended.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Whose.
+    pub who: &'static str,
+    /// Through which proxy.
+    pub proxy: u8,
+    /// Which operation: 0 is `a`.
+    pub operation: u8,
+    /// Does the id carry the incarnation?
+    pub follows_incarnation: bool,
+    /// Did the proxy compose the id?
+    pub derived: bool,
+    /// Is it fenced, and by which token? `Some(None)`: fenced, no token.
+    pub token: Option<Option<FencingToken>>,
+    /// Is the token from elsewhere?
+    pub wild: bool,
+    /// Its acquisition.
+    pub acquisition: Option<&'static str>,
+    /// Its sequence.
+    pub sequence: Option<u64>,
+    /// What the request means.
+    pub form: u8,
+    /// The upstream's version that it is conditional on.
+    pub condition: Option<u8>,
+    /// How often it may be granted; after that it has no connection.
+    pub grants: u8,
+    /// Its rules.
+    pub policy: Arc<Policy>,
+}
+
+/// What the upstream does.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Ticks that it remembers a key.
+    pub lifetime: u8,
+    /// Does it remember refusals?
+    pub remembers_refusals: bool,
+    /// What it may do besides answering properly.
+    pub odd: &'static [Handling],
+}
+
+/// What an upstream does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Handling {
+    /// As it should.
+    Proper,
+    /// Refuses for good: 402.
+    Refuse,
+    /// Says that it did not process it: 429.
+    Throttle,
+    /// Breaks before the effect: 500.
+    BreakBefore,
+    /// Breaks after the effect: 500.
+    BreakAfter,
+}
+
+/// How often each misfortune may happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// A proxy dies and starts again as another instance.
+    pub crashes: u8,
+    /// A living instance is declared dead.
+    pub false_deaths: u8,
+    /// A packet or an answer is lost, or a connection is cut while its packet goes on.
+    pub losses: u8,
+    /// The response limit passes.
+    pub timeouts: u8,
+    /// A connection turns out dead before the first byte.
+    pub unsent: u8,
+    /// The upstream does something odd.
+    pub odd: u8,
+    /// A commit whose reply is lost; its write is repeated later.
+    pub lost_replies: u8,
+    /// A person's verdict that is right.
+    pub verdicts: u8,
+    /// A person's verdict that is wrong or too early.
+    pub lies: u8,
+    /// Of those lies, may they ask for a new key?
+    pub new_keys: u8,
+    /// The resource is cancelled, advanced, reopened.
+    pub cancels: u8,
+    /// See above.
+    pub advances: u8,
+    /// See above.
+    pub reopens: u8,
+}
+
+/// A token of epoch 0.
+pub fn token(generation: u64) -> Option<Option<FencingToken>> {
+    Some(FencingToken::new(0, generation))
+}
+
+impl Scenario {
+    /// A world in which nothing goes wrong yet.
+    pub fn new(name: &'static str, about: &'static str, calls: Vec<Call>) -> Self {
+        let proxies = calls.iter().map(|call| call.proxy + 1).max().unwrap_or(1);
+        Self {
+            name,
+            about,
+            proxies,
+            calls,
+            upstream: Upstream {
+                lifetime: 60,
+                remembers_refusals: false,
+                odd: &[],
+            },
+            horizon: 4,
+            delay: 1,
+            freeze: 0,
+            queued: false,
+            stale_plans: false,
+            budget: Budget::default(),
+            leases: Vec::new(),
+            epoch: 0,
+            known_source: false,
+            nothing_is_excused: false,
+        }
+    }
+
+    pub fn horizon(mut self, ticks: u8) -> Self {
+        self.horizon = ticks;
+        self
+    }
+
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// The upstream forgets keys after so many ticks, and every call's policy knows.
+    pub fn lifetime(mut self, ticks: u8) -> Self {
+        self.upstream.lifetime = ticks;
+        self.each_policy(|policy| {
+            if let Some(key) = &mut policy.settle.key {
+                key.lifetime = Some(Millis(u64::from(ticks) * TICK_MS));
+            }
+        });
+        self
+    }
+
+    /// The upstream answers a repeat of a refused request with the same refusal.
+    pub fn remembers_refusals(mut self) -> Self {
+        self.upstream.remembers_refusals = true;
+        self.each_policy(|policy| {
+            if let Some(key) = &mut policy.settle.key {
+                key.remembers_refusals = true;
+            }
+        });
+        self
+    }
+
+    /// Only one resend per admission.
+    pub fn one_resend(mut self) -> Self {
+        self.each_policy(|policy| {
+            if let Some(resend) = &mut policy.settle.resend {
+                resend.attempts = 1;
+            }
+        });
+        self
+    }
+
+    /// Changes the policy of every call.
+    pub fn each_policy(&mut self, change: impl Fn(&mut Policy)) {
+        for call in &mut self.calls {
+            change(Arc::make_mut(&mut call.policy));
+        }
+    }
+
+    /// The long form: more of everything.
+    pub fn widened(mut self) -> Self {
+        let more = |count: &mut u8| *count += u8::from(*count > 0);
+        self.horizon += 1;
+        more(&mut self.budget.crashes);
+        more(&mut self.budget.losses);
+        more(&mut self.budget.odd);
+        more(&mut self.budget.lost_replies);
+        for call in &mut self.calls {
+            call.grants += 1;
+        }
+        self
+    }
+}
+
+impl Call {
+    /// A fenced, strict call for an operation named by `id` (`a` to `z`) of an idempotent upstream.
+    pub fn new(who: &'static str, id: char, generation: u64) -> Self {
+        let operation = u8::try_from(id).unwrap() - b'a';
+        Self {
+            who,
+            proxy: 0,
+            operation,
+            follows_incarnation: false,
+            derived: false,
+            token: token(generation),
+            wild: false,
+            acquisition: None,
+            sequence: None,
+            form: operation + 1,
+            condition: None,
+            grants: 1,
+            policy: Arc::new(Policy {
+                fence: Some(FencePolicy {
+                    token: TokenMode::Require,
+                    per_generation: PerGeneration::Many,
+                    require: Ownership::NotOlder,
+                    if_older_unsettled: IfOlderUnsettled::Wait(Millis(TICK_MS)),
+                    if_twin: IfTwin::Refuse,
+                    max_step: None,
+                }),
+                order: Order::Strict,
+                settle: idempotent(),
+                timeouts: Timeouts {
+                    dispatch: Millis(TICK_MS),
+                    connect: Millis(0),
+                    response: Millis(4_000),
+                },
+                keep_request: true,
+            }),
+        }
+    }
+
+    /// The same caller's rules, without a fence.
+    pub fn unfenced(mut self) -> Self {
+        self.token = None;
+        self.policy(|policy| policy.fence = None)
+    }
+
+    /// Fenced, but without a token.
+    pub fn tokenless(mut self) -> Self {
+        self.token = Some(None);
+        self.fence(|fence| fence.token = TokenMode::Prefer)
+    }
+
+    pub fn at(mut self, proxy: u8) -> Self {
+        self.proxy = proxy;
+        self
+    }
+
+    pub fn form(mut self, form: u8) -> Self {
+        self.form = form;
+        self
+    }
+
+    pub fn grants(mut self, grants: u8) -> Self {
+        self.grants = grants;
+        self
+    }
+
+    pub fn settle(self, settle: SettlePolicy) -> Self {
+        self.policy(|policy| policy.settle = settle)
+    }
+
+    pub fn free(self) -> Self {
+        self.policy(|policy| policy.order = Order::Free)
+    }
+
+    pub fn policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+        change(Arc::make_mut(&mut self.policy));
+        self
+    }
+
+    pub fn fence(self, change: impl FnOnce(&mut FencePolicy)) -> Self {
+        self.policy(|policy| {
+            if let Some(fence) = &mut policy.fence {
+                change(fence);
+            }
+        })
+    }
+
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// The rules under its fence.
+    pub fn fenced(&self) -> Option<&FencePolicy> {
+        self.policy.fence.as_ref()
+    }
+
+    /// Does the upstream know the caller's own key?
+    pub fn own_key(&self) -> bool {
+        let key = self.policy.settle.key;
+        key.is_some_and(|key| key.value == KeyValue::Caller)
+    }
+}
+
+/// Deduplicates by key; two resends.
+pub fn idempotent() -> SettlePolicy {
+    SettlePolicy {
+        capability: Capability {
+            idempotent: true,
+            ..Capability::default()
+        },
+        key: Some(KeyPolicy {
+            value: KeyValue::Derived,
+            lifetime: Some(Millis(60 * TICK_MS)),
+            remembers_refusals: false,
+        }),
+        resend: Some(ResendPolicy {
+            attempts: 2,
+            backoff_from: Millis(0),
+            backoff_to: Millis(0),
+        }),
+    }
+}
+
+/// Can do nothing about duplicates.
+pub fn opaque() -> SettlePolicy {
+    SettlePolicy {
+        capability: Capability::default(),
+        key: None,
+        resend: None,
+    }
+}
+
+/// Orders by itself where the request carries its condition.
+pub fn conditional() -> SettlePolicy {
+    SettlePolicy {
+        capability: Capability {
+            conditional: true,
+            ..Capability::default()
+        },
+        ..opaque()
+    }
+}

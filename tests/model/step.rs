@@ -1,0 +1,394 @@
+//! What can happen next, and what becomes of the world when it does.
+//!
+//! What always holds: one action is one thing that happens atomically in the product: a transaction,
+//! a byte that leaves, a packet that arrives, a process that dies. Everything that the rules decide is
+//! decided by the real ones (`register`); every step is judged (`never`).
+
+use std::fmt::Write as _;
+
+use fencepost::protocol::operation::Parked;
+use fencepost::protocol::policy::AnswerTable;
+
+use super::never::{self, Judged, Violation};
+use super::register::Names;
+use super::scenario::{Handling, Scenario};
+use super::world::{CallerState, Packet, Shown, Task, World};
+
+mod asking;
+mod network;
+mod settling;
+
+/// One thing that can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A call is asked; decided late if `queued`; its reply is lost if `lost`.
+    Ask { call: u8, queued: bool, lost: bool },
+    /// The first byte leaves, or would have.
+    Send(u8),
+    /// All is checked, and the sender stands still.
+    Freeze(u8),
+    /// It goes on.
+    Thaw(u8),
+    /// Nothing was sent: the time is over, or the connection was dead.
+    GiveUp(u8),
+    /// The packet arrives.
+    Deliver(u8, Handling),
+    /// The packet never arrives; the sender's connection breaks.
+    LosePacket(u8),
+    /// The answer arrives.
+    Answer { attempt: u8, lost: bool },
+    /// The answer is lost; the connection breaks.
+    LoseAnswer(u8),
+    /// The connection breaks; the packet goes on.
+    Cut(u8),
+    /// The packet or the answer vanishes; nobody notices.
+    Vanish(u8),
+    /// The response limit passes; the attempt listens on.
+    TimeOut { attempt: u8, lost: bool },
+    /// An attempt has listened long enough.
+    StopListening(u8),
+    /// A write whose reply was lost is repeated.
+    Repeat(u8),
+    /// A proxy dies and another instance takes its place.
+    Crash(u8),
+    /// An instance is declared dead.
+    DeclareDead(u8),
+    /// The reconciler of a proxy takes the planned step.
+    Settle { proxy: u8, record: u8, lost: bool },
+    /// The reconciler of a proxy asks for a resend that nothing planned.
+    StaleResend { proxy: u8, record: u8 },
+    /// The reconciler of a proxy gives an operation to a person, by a plan of yesterday.
+    StalePark { proxy: u8, record: u8 },
+    /// A person speaks.
+    Say { record: u8, verdict: Said },
+    /// A person steers the resource.
+    Steer(fencepost::protocol::command::Steering),
+    /// Time passes.
+    Tick,
+}
+
+/// What a person may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It was applied, and that is so.
+    Applied,
+    /// It was not and cannot be any more.
+    NotApplied,
+    /// It was applied; it was not.
+    FalselyApplied,
+    /// It was not applied; it was, or still can be.
+    FalselyNotApplied { new_key: bool },
+}
+
+/// What came of an action.
+pub enum Came {
+    /// It cannot happen here.
+    Nothing,
+    /// This.
+    World(Box<World>),
+    /// This, and it must never happen.
+    Never(Violation),
+}
+
+/// What the steps of one exploration have in common.
+pub struct Steps<'a> {
+    pub scenario: &'a Scenario,
+    pub names: Names,
+    answers: AnswerTable,
+}
+
+/// One step under way.
+struct Step<'a> {
+    steps: &'a Steps<'a>,
+    before: &'a World,
+    world: World,
+    /// The step in words, where somebody listens.
+    words: Option<&'a mut String>,
+}
+
+/// `Ok(false)`: it cannot happen here.
+type Happened = Result<bool, Violation>;
+
+impl<'a> Steps<'a> {
+    pub fn new(scenario: &'a Scenario) -> Self {
+        Self {
+            scenario,
+            names: Names::default(),
+            answers: AnswerTable::contract(),
+        }
+    }
+
+    /// Takes one step; says it in words if `words` is there.
+    pub fn take(&self, before: &World, action: Action, words: Option<&mut String>) -> Came {
+        let mut step = Step {
+            steps: self,
+            before,
+            world: before.clone(),
+            words,
+        };
+        let happened = step.happen(action).and_then(|happened| {
+            if happened {
+                never::records(self.scenario, before, &step.world)?;
+            }
+            Ok(happened)
+        });
+        match happened {
+            Ok(true) => Came::World(Box::new(step.world)),
+            Ok(false) => Came::Nothing,
+            Err(violation) => Came::Never(violation),
+        }
+    }
+
+    /// Everything that might happen next.
+    pub fn possible(&self, world: &World) -> Vec<Action> {
+        let mut found = Vec::with_capacity(32);
+        self.of_calls(world, &mut found);
+        for (index, attempt) in (0..).zip(&world.tries) {
+            self.of_try(world, index, attempt.task, attempt.packet, &mut found);
+        }
+        self.of_the_register(world, &mut found);
+        found.extend(
+            (0..)
+                .zip(&world.repeats)
+                .map(|(index, _)| Action::Repeat(index)),
+        );
+        if world.now < self.scenario.horizon && !overdue_packet(world) {
+            found.push(Action::Tick);
+        }
+        found
+    }
+
+    fn of_calls(&self, world: &World, found: &mut Vec<Action>) {
+        for (call, caller) in (0..).zip(&world.calls) {
+            if caller.state != CallerState::Asking {
+                continue;
+            }
+            for queued in [false, true] {
+                if queued && (!self.scenario.queued || world.now == 0) {
+                    continue;
+                }
+                let ask = |lost| Action::Ask { call, queued, lost };
+                found.push(ask(false));
+                if world.left.lost_replies > 0 {
+                    found.push(ask(true));
+                }
+            }
+        }
+    }
+
+    fn of_try(
+        &self,
+        world: &World,
+        attempt: u8,
+        task: Task,
+        packet: Packet,
+        found: &mut Vec<Action>,
+    ) {
+        let (left, at_work) = (
+            &world.left,
+            matches!(task, Task::Waiting(_) | Task::Listening),
+        );
+        match task {
+            Task::Permitted => {
+                found.push(Action::Send(attempt));
+                found.push(Action::GiveUp(attempt));
+                if self.scenario.freeze > 0 {
+                    found.push(Action::Freeze(attempt));
+                }
+            }
+            Task::Frozen(_) => found.push(Action::Thaw(attempt)),
+            Task::Waiting(since) if world.now > since && left.timeouts > 0 => {
+                found.push(Action::TimeOut {
+                    attempt,
+                    lost: false,
+                });
+                if left.lost_replies > 0 {
+                    found.push(Action::TimeOut {
+                        attempt,
+                        lost: true,
+                    });
+                }
+            }
+            Task::Waiting(_) | Task::Listening | Task::Gone => {}
+        }
+        match packet {
+            Packet::Flying(_) => {
+                found.push(Action::Deliver(attempt, Handling::Proper));
+                if left.odd > 0 {
+                    let odd = self.scenario.upstream.odd.iter();
+                    found.extend(odd.map(|how| Action::Deliver(attempt, *how)));
+                }
+                if left.losses > 0 {
+                    found.push(Action::LosePacket(attempt));
+                    if at_work {
+                        found.push(Action::Vanish(attempt));
+                        found.push(Action::Cut(attempt));
+                    }
+                }
+            }
+            Packet::Answered(_) if at_work => {
+                let arrives = |lost| Action::Answer { attempt, lost };
+                found.push(arrives(false));
+                if left.lost_replies > 0 {
+                    found.push(arrives(true));
+                }
+                if left.losses > 0 {
+                    found.push(Action::LoseAnswer(attempt));
+                    found.push(Action::Vanish(attempt));
+                }
+            }
+            Packet::Over if task == Task::Listening => found.push(Action::StopListening(attempt)),
+            Packet::Unsent | Packet::Answered(_) | Packet::Over => {}
+        }
+    }
+
+    fn of_the_register(&self, world: &World, found: &mut Vec<Action>) {
+        use fencepost::protocol::command::Steering;
+        let left = &world.left;
+        for (proxy, _) in (0..).zip(&world.proxies) {
+            if left.crashes > 0 {
+                found.push(Action::Crash(proxy));
+            }
+            for (record, _) in (0..).zip(&world.records) {
+                let settle = |lost| Action::Settle {
+                    proxy,
+                    record,
+                    lost,
+                };
+                if settler(world, record) == proxy {
+                    found.push(settle(false));
+                    if left.lost_replies > 0 {
+                        found.push(settle(true));
+                    }
+                }
+                if self.scenario.stale_plans {
+                    found.push(Action::StaleResend { proxy, record });
+                    found.push(Action::StalePark { proxy, record });
+                }
+            }
+        }
+        for instance in &world.living {
+            if self.scenario.proxies > 1 && (!world.is_current(*instance) || left.false_deaths > 0)
+            {
+                found.push(Action::DeclareDead(*instance));
+            }
+        }
+        for (record, _) in (0..).zip(&world.records) {
+            let mut say = |verdict| found.push(Action::Say { record, verdict });
+            if left.verdicts > 0 {
+                say(Said::Applied);
+                say(Said::NotApplied);
+            }
+            if left.lies > 0 {
+                say(Said::FalselyApplied);
+                say(Said::FalselyNotApplied { new_key: false });
+                if left.new_keys > 0 {
+                    say(Said::FalselyNotApplied { new_key: true });
+                }
+            }
+        }
+        let steering = [
+            (left.cancels, Steering::Cancel),
+            (left.advances, Steering::Advance),
+            (left.reopens, Steering::Reopen),
+        ];
+        let allowed = steering.into_iter().filter(|(left, _)| *left > 0);
+        found.extend(allowed.map(|(_, how)| Action::Steer(how)));
+    }
+}
+
+/// Which proxy settles a record: the one of its last attempt, else the last one. Every proxy may, and
+/// to the rules they are all the same.
+fn settler(world: &World, record: u8) -> u8 {
+    let name = world.records[usize::from(record)].name;
+    let last = world.tries_of(name).last();
+    let own = |it: &u8| last.is_some_and(|attempt| attempt.instance == *it);
+    let index = world.proxies.iter().position(own);
+    u8::try_from(index.unwrap_or(world.proxies.len() - 1)).unwrap()
+}
+
+/// Must something arrive before time can pass?
+fn overdue_packet(world: &World) -> bool {
+    world.tries.iter().any(|attempt| {
+        matches!(attempt.packet, Packet::Flying(until) if until <= world.now)
+            || matches!(attempt.task, Task::Frozen(until) if until <= world.now)
+    })
+}
+
+impl Step<'_> {
+    fn happen(&mut self, action: Action) -> Happened {
+        match action {
+            Action::Ask { call, queued, lost } => self.ask(call, queued, lost),
+            Action::Send(attempt) => self.send(attempt),
+            Action::Freeze(attempt) => self.freeze(attempt),
+            Action::Thaw(attempt) => self.thaw(attempt),
+            Action::GiveUp(attempt) => self.give_up(attempt),
+            Action::Deliver(attempt, how) => self.deliver(attempt, how),
+            Action::LosePacket(attempt) => self.lose_packet(attempt),
+            Action::Answer { attempt, lost } => self.answer(attempt, lost),
+            Action::LoseAnswer(attempt) => {
+                self.world.left.losses -= 1;
+                self.end_of_packet(attempt);
+                self.say(|| format!("the answer to attempt {attempt} is lost"));
+                self.record(attempt, Shown::Cut, false, false)
+            }
+            Action::Cut(attempt) => {
+                self.world.left.losses -= 1;
+                self.say(|| {
+                    format!("the connection of attempt {attempt} breaks, its packet goes on")
+                });
+                self.record(attempt, Shown::Cut, false, false)
+            }
+            Action::Vanish(attempt) => {
+                self.world.left.losses -= 1;
+                self.end_of_packet(attempt);
+                self.say(|| {
+                    format!("what moves of attempt {attempt} vanishes, and nobody notices")
+                });
+                Ok(true)
+            }
+            Action::TimeOut { attempt, lost } => {
+                self.world.left.timeouts -= 1;
+                self.say(|| format!("attempt {attempt} runs into its limit and listens on"));
+                self.record(attempt, Shown::TimedOut, true, lost)
+            }
+            Action::StopListening(attempt) => {
+                self.say(|| format!("attempt {attempt} has listened long enough"));
+                self.record(attempt, Shown::Cut, false, false)
+            }
+            Action::Repeat(index) => self.repeat(index),
+            Action::Crash(proxy) => self.crash(proxy),
+            Action::DeclareDead(instance) => self.declare_dead(instance),
+            Action::Settle {
+                proxy,
+                record,
+                lost,
+            } => self.settle(proxy, record, lost),
+            Action::StaleResend { proxy, record } => self.resend(proxy, record, false),
+            Action::StalePark { proxy, record } => self.park(proxy, record, Parked::NoStep),
+            Action::Say { record, verdict } => self.speak(record, verdict),
+            Action::Steer(how) => self.steer(how),
+            Action::Tick => {
+                self.world.now += 1;
+                let now = self.world.now;
+                self.say(|| format!("time passes: tick {now}"));
+                Ok(true)
+            }
+        }
+    }
+
+    fn scenario(&self) -> &Scenario {
+        self.steps.scenario
+    }
+
+    fn say(&mut self, text: impl FnOnce() -> String) {
+        if let Some(words) = &mut self.words {
+            let gap = if words.is_empty() { "" } else { "; " };
+            write!(words, "{gap}{}", text()).unwrap();
+        }
+    }
+
+    fn judge(&self, judged: Judged) -> Happened {
+        judged.map(|()| true)
+    }
+}

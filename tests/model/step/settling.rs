@@ -1,0 +1,330 @@
+//! Proxies die, the reconciler settles, people speak.
+
+use fencepost::protocol::command::{
+    Command, Park, Reply, Resend, ResendReply, Resolution, Resolve, Resolved, Steer, Steered,
+    Steering,
+};
+use fencepost::protocol::operation::{Parked, State};
+use fencepost::protocol::plan::{self, Step as Planned};
+use fencepost::protocol::time::Millis;
+
+use super::super::never::{self, Violation};
+use super::super::register::{admissions, answer, apply, attempt_id, lease, living, moment};
+use super::super::scenario::TICK_MS;
+use super::super::world::{CallerState, Packet, Proof, Repeat, Shown, Task};
+use super::asking::Beginner;
+use super::{Happened, Said, Step};
+
+impl Step<'_> {
+    pub(super) fn crash(&mut self, proxy: u8) -> Happened {
+        let world = &mut self.world;
+        let dead = world.proxies[usize::from(proxy)];
+        let next = world
+            .living
+            .iter()
+            .chain(world.tries.iter().map(|attempt| &attempt.instance))
+            .chain(&world.proxies)
+            .max()
+            .map_or(0, |last| last + 1);
+        world.left.crashes -= 1;
+        world.proxies[usize::from(proxy)] = next;
+        if self.steps.scenario.proxies == 1 {
+            world.living.clear();
+        }
+        world.living.push(next);
+        for attempt in &mut world.tries {
+            if attempt.instance == dead {
+                attempt.task = Task::Gone;
+                if let Packet::Answered(_) = attempt.packet {
+                    attempt.packet = Packet::Over;
+                }
+            }
+        }
+        for (call, caller) in self.steps.scenario.calls.iter().zip(&mut world.calls) {
+            if let (true, CallerState::Trying(_)) = (call.proxy == proxy, caller.state) {
+                caller.state = CallerState::Asking;
+            }
+        }
+        // Whoever would repeat a write died with it.
+        let tries = &world.tries;
+        world.repeats.retain(|repeat| {
+            let (Repeat::Admit { attempt }
+            | Repeat::Resend { attempt }
+            | Repeat::Record { attempt, .. }) = repeat;
+            tries[usize::from(*attempt)].instance != dead
+        });
+        self.say(|| format!("proxy {proxy} dies and starts again as instance {next}"));
+        Ok(true)
+    }
+
+    pub(super) fn declare_dead(&mut self, instance: u8) -> Happened {
+        if self.world.is_current(instance) {
+            self.world.left.false_deaths -= 1;
+        }
+        self.world.living.retain(|living| *living != instance);
+        self.say(|| format!("instance {instance} is declared dead"));
+        Ok(true)
+    }
+
+    pub(super) fn repeat(&mut self, index: u8) -> Happened {
+        let repeat = self.world.repeats.remove(usize::from(index));
+        self.say(|| "a write whose reply was lost is repeated".to_owned());
+        match repeat {
+            Repeat::Record { attempt, shown } => {
+                self.commit(attempt, shown, shown == Shown::TimedOut)
+            }
+            Repeat::Admit { attempt } => {
+                let first = self.before.tries[usize::from(attempt)];
+                let Some(call) = first.call else {
+                    return Ok(false);
+                };
+                let beginner = Beginner {
+                    instance: first.instance,
+                    number: first.number,
+                    call: None,
+                    at: first.at,
+                    lost: false,
+                };
+                let scenario = self.steps.scenario;
+                self.admit(&scenario.calls[usize::from(call)], beginner, true)
+            }
+            Repeat::Resend { attempt } => {
+                let first = self.before.tries[usize::from(attempt)];
+                let proxy = self
+                    .before
+                    .proxies
+                    .iter()
+                    .position(|it| *it == first.instance);
+                let record = self
+                    .before
+                    .records
+                    .iter()
+                    .position(|it| it.name == first.name);
+                let (Some(proxy), Some(record)) = (proxy, record) else {
+                    return Ok(true);
+                };
+                let beginner = Beginner {
+                    instance: first.instance,
+                    number: first.number,
+                    call: None,
+                    at: first.at,
+                    lost: false,
+                };
+                let proxy = u8::try_from(proxy).unwrap();
+                self.send_again(proxy, u8::try_from(record).unwrap(), &beginner)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// The reconciler of a proxy plans one step and takes it.
+    pub(super) fn settle(&mut self, proxy: u8, record: u8, lost: bool) -> Happened {
+        let scenario = self.steps.scenario;
+        let operation = &self.before.records[usize::from(record)].operation;
+        let fence = operation.place.as_ref().and(self.before.fence.as_deref());
+        let planned = plan::plan(
+            operation,
+            fence,
+            &lease(scenario, proxy),
+            &living(self.before, scenario, proxy),
+            &moment(self.before.now),
+        );
+        match planned {
+            Planned::Nothing | Planned::Await => Ok(false),
+            Planned::CloseThenPlan { .. } if !lost => self.close(proxy, record),
+            Planned::Resend { .. } => {
+                if self.resend(proxy, record, lost)? {
+                    return Ok(true);
+                }
+                let name = self.before.records[usize::from(record)].name;
+                Err(Violation(format!(
+                    "the plan asks for a resend of {name} that is refused"
+                )))
+            }
+            Planned::Park(why) if !lost => self.park(proxy, record, why),
+            Planned::CloseThenPlan { .. } | Planned::Park(_) => Ok(false),
+        }
+    }
+
+    fn close(&mut self, proxy: u8, record: u8) -> Happened {
+        let own = self.before.proxies[usize::from(proxy)];
+        let name = self.before.records[usize::from(record)].name;
+        let listener = self.before.tries.iter().position(|attempt| {
+            attempt.name == name && attempt.instance == own && attempt.task == Task::Listening
+        });
+        let Some(listener) = listener else {
+            return Ok(false);
+        };
+        let listener = u8::try_from(listener).unwrap();
+        self.say(|| format!("the reconciler closes attempt {listener}"));
+        self.record(listener, Shown::ClosedToSettle, false, false)
+    }
+
+    pub(super) fn resend(&mut self, proxy: u8, record: u8, lost: bool) -> Happened {
+        if lost {
+            self.world.left.lost_replies -= 1;
+        }
+        let beginner = Beginner {
+            instance: self.before.proxies[usize::from(proxy)],
+            number: u8::try_from(self.before.tries.len()).unwrap(),
+            call: None,
+            at: self.before.now,
+            lost,
+        };
+        self.send_again(proxy, record, &beginner)
+    }
+
+    /// `Ok(false)`: it was not granted, and nothing changed.
+    fn send_again(&mut self, proxy: u8, record: u8, beginner: &Beginner) -> Happened {
+        let steps = self.steps;
+        let name = self.before.records[usize::from(record)].name;
+        let resend = Resend {
+            key: steps.names.key(name),
+            attempt: attempt_id(beginner.instance, beginner.number),
+            dispatch: Millis(TICK_MS),
+            overdue_after: Millis(TICK_MS + 9_000),
+            at: moment(beginner.at),
+        };
+        let command = Command::Resend(resend);
+        let reply = apply(
+            &mut self.world,
+            steps.scenario,
+            &steps.names,
+            proxy,
+            &command,
+        );
+        match reply {
+            Reply::Resend(ResendReply::Granted(grant)) => {
+                let index = self.begin(beginner, &grant);
+                if beginner.lost {
+                    self.world.repeats.push(Repeat::Resend { attempt: index });
+                }
+                self.say(|| format!("the reconciler sends {name} again: attempt {index}"));
+                let judged = never::resent(self.scenario(), self.before, &self.world);
+                self.judge(judged)
+            }
+            Reply::Resend(
+                ResendReply::NotNow | ResendReply::Settled(_) | ResendReply::Forbidden(_),
+            ) => Ok(false),
+            other => panic!("a resend was answered with {other:?}"),
+        }
+    }
+
+    pub(super) fn park(&mut self, proxy: u8, record: u8, why: Parked) -> Happened {
+        let steps = self.steps;
+        let name = self.before.records[usize::from(record)].name;
+        let park = Park {
+            key: steps.names.key(name),
+            why,
+            at: moment(self.before.now),
+        };
+        let command = Command::Park(park);
+        apply(
+            &mut self.world,
+            steps.scenario,
+            &steps.names,
+            proxy,
+            &command,
+        );
+        let given = self
+            .world
+            .record(name)
+            .is_some_and(|record| matches!(record.operation.state, State::NeedsAttention(_)));
+        if !given {
+            return Ok(false);
+        }
+        self.say(|| format!("{name} is given to a person: {}", why.reason()));
+        let judged = never::parked(self.scenario(), self.before, name);
+        self.judge(judged)
+    }
+
+    pub(super) fn speak(&mut self, record: u8, said: Said) -> Happened {
+        let steps = self.steps;
+        let record = &self.before.records[usize::from(record)];
+        let name = record.name;
+        let applied = self.before.effects_of(name) > 0;
+        let impossible = !applied && !self.before.may_still_act(name);
+        let (may_say, verdict) = match said {
+            Said::Applied => (applied, Resolution::Applied(answer(200))),
+            Said::FalselyApplied => (!applied, Resolution::Applied(answer(200))),
+            Said::NotApplied => (impossible, Resolution::NotApplied { new_key: false }),
+            Said::FalselyNotApplied { new_key } => {
+                (!impossible, Resolution::NotApplied { new_key })
+            }
+        };
+        if !may_say {
+            return Ok(false);
+        }
+        let lies = match said {
+            Said::Applied | Said::NotApplied => {
+                self.world.left.verdicts = self.world.left.verdicts.saturating_sub(1);
+                None
+            }
+            Said::FalselyApplied => Some(false),
+            Said::FalselyNotApplied { new_key } => Some(new_key),
+        };
+        let resolve = Resolve {
+            key: steps.names.key(name),
+            verdict: verdict.clone(),
+            operator: "operator".to_owned(),
+            reason: "looked".to_owned(),
+            at: moment(self.before.now),
+        };
+        let command = Command::Resolve(resolve);
+        let reply = apply(&mut self.world, steps.scenario, &steps.names, 0, &command);
+        let Reply::Resolved(Resolved::Done(state)) = reply else {
+            return Ok(false);
+        };
+        if let Some(new_key) = lies {
+            self.world.left.lies -= 1;
+            self.world.left.new_keys -= u8::from(new_key);
+            self.world.seen.lies.push((name, new_key));
+        }
+        if let Resolution::NotApplied { .. } = verdict {
+            let unproven = self.world.tries.iter_mut().filter(|it| it.name == name);
+            for attempt in unproven.filter(|attempt| attempt.proof == Proof::None) {
+                attempt.proof = Proof::Said;
+            }
+        }
+        self.say(|| {
+            let falsely = if lies.is_some() { "falsely " } else { "" };
+            format!("a person says {falsely}that {name} is {}", state.word())
+        });
+        debug_assert!(!matches!(state, State::Intended));
+        let judged = never::verdict(self.scenario(), self.before, name);
+        self.judge(judged)
+    }
+
+    pub(super) fn steer(&mut self, how: Steering) -> Happened {
+        let steps = self.steps;
+        let steer = Steer {
+            resource: steps.names.resource(),
+            how,
+            operator: "operator".to_owned(),
+            reason: "stop".to_owned(),
+            at: moment(self.before.now),
+        };
+        let command = Command::Steer(steer);
+        let reply = apply(&mut self.world, steps.scenario, &steps.names, 0, &command);
+        let Reply::Steered(Steered::Done { .. }) = reply else {
+            return Ok(false);
+        };
+        let world = &mut self.world;
+        match how {
+            Steering::Cancel => world.left.cancels -= 1,
+            Steering::Advance => world.left.advances -= 1,
+            Steering::Reopen => world.left.reopens -= 1,
+        }
+        world.seen.cancelled = match how {
+            Steering::Cancel => true,
+            Steering::Reopen => false,
+            Steering::Advance => world.seen.cancelled,
+        };
+        if how != Steering::Reopen {
+            world.seen.closed = world.seen.mark;
+            world.seen.cut_off = admissions(world.fence.as_ref());
+        }
+        self.say(|| format!("a person steers the resource: {how:?}"));
+        Ok(true)
+    }
+}

@@ -1,0 +1,314 @@
+//! One state of the world: the register, the proxies, what is on the wire, what the upstream did, and
+//! what an all-knowing witness has seen.
+//!
+//! What always holds: a state holds nothing that no later step asks for, so that two ways to the same
+//! situation meet. The witness never looks at the register to know what happened.
+
+use std::sync::Arc;
+
+use fencepost::protocol::fence::Fence;
+use fencepost::protocol::ids::{FencingToken, Incarnation, OperationKey};
+use fencepost::protocol::operation::Operation;
+use fencepost::protocol::outcome::Verdict;
+
+use super::scenario::{Budget, Scenario};
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// Ticks since the beginning.
+    pub now: u8,
+    /// The fence of the one resource.
+    pub fence: Option<Arc<Fence>>,
+    /// The operations, in order of record.
+    pub records: Vec<Record>,
+    /// Notes of twins.
+    pub notes: Vec<Note>,
+    /// The proxies that run.
+    pub proxies: Vec<Instance>,
+    /// Instances that are not declared dead.
+    pub living: Vec<Instance>,
+    /// The callers.
+    pub calls: Vec<Caller>,
+    /// Every attempt that was granted, in order.
+    pub tries: Vec<Try>,
+    /// Writes whose reply was lost, to be repeated.
+    pub repeats: Vec<Repeat>,
+    /// What the upstream remembers.
+    pub memory: Vec<Memory>,
+    /// What the upstream did: attempts whose effect it accepted, in order.
+    pub effects: Vec<u8>,
+    /// The upstream's version, for conditions.
+    pub version: u8,
+    /// What may still go wrong.
+    pub left: Budget,
+    /// What was seen by who sees everything.
+    pub seen: Seen,
+}
+
+/// Number of an instance.
+pub type Instance = u8;
+
+/// An operation in short: which, and in which incarnation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Name {
+    pub operation: u8,
+    pub incarnation: u8,
+}
+
+/// A stored operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    pub name: Name,
+    pub operation: Arc<Operation>,
+    /// The form whose bytes are kept.
+    pub request: Option<u8>,
+}
+
+/// A twin's note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    pub twin: Name,
+    pub first: Name,
+    pub form: u8,
+}
+
+/// Where a caller stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Caller {
+    /// Grants left.
+    pub grants: u8,
+    pub state: CallerState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallerState {
+    /// Asks again.
+    Asking,
+    /// Its own attempt is under way.
+    Trying(u8),
+    /// Knows how its operation ended.
+    Told(Name, Told),
+}
+
+/// An outcome, as callers see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Told {
+    pub verdict: Verdict,
+    pub status: u16,
+    pub form: u8,
+}
+
+/// One attempt: our side of it, the network's side, and the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Try {
+    pub name: Name,
+    pub instance: Instance,
+    /// Attempts of one instance are numbered; a repeated write has the number of the first.
+    pub number: u8,
+    /// The call that started it; none for a resend.
+    pub call: Option<u8>,
+    pub round: u8,
+    pub form: u8,
+    pub condition: Option<u8>,
+    /// Tick of its request.
+    pub at: u8,
+    /// Its operation's number in the order of the resource; 0 without.
+    pub place: u8,
+    pub incarnation: u8,
+    pub token: Option<FencingToken>,
+    pub strict: bool,
+    pub sequence: Option<u64>,
+    /// The first byte may leave until then, in milliseconds.
+    pub dispatch_by: u32,
+    pub look_again: bool,
+    pub task: Task,
+    pub packet: Packet,
+    pub proof: Proof,
+}
+
+/// Our side of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// Holds a permit.
+    Permitted,
+    /// Has checked everything, and stands still before its first byte, at most until then.
+    Frozen(u8),
+    /// Waits for the answer since then.
+    Waiting(u8),
+    /// Recorded as interrupted; still listens.
+    Listening,
+    /// Over.
+    Gone,
+}
+
+/// The network's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Packet {
+    /// Nothing left.
+    Unsent,
+    /// On its way, at most until then.
+    Flying(u8),
+    /// The answer is on its way.
+    Answered(u16),
+    /// Nothing moves any more.
+    Over,
+}
+
+/// What was recorded as proof that an attempt had no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proof {
+    None,
+    NotSent,
+    NotProcessed,
+    /// A person said so.
+    Said,
+}
+
+/// A write to be repeated because its reply was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Repeat {
+    /// The admission of a call, under the attempt of this try.
+    Admit { attempt: u8 },
+    /// The resend of this try.
+    Resend { attempt: u8 },
+    /// What a try showed.
+    Record { attempt: u8, shown: Shown },
+}
+
+/// What an attempt showed, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shown {
+    Expired,
+    ConnectionLost,
+    AlreadySettled,
+    Cut,
+    TimedOut,
+    ClosedToSettle,
+    Answer(u16),
+}
+
+/// What the upstream remembers under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Memory {
+    pub name: Name,
+    pub round: u8,
+    pub form: u8,
+    pub status: u16,
+    pub since: u8,
+}
+
+/// What the witness saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// The highest valid token that a committed admission presented.
+    pub mark: Option<FencingToken>,
+    /// Tokens up to this one were cut off.
+    pub closed: Option<FencingToken>,
+    /// The acquisition first named with the mark.
+    pub holder: Option<&'static str>,
+    pub cancelled: bool,
+    /// Admissions up to this number were cut off.
+    pub cut_off: u8,
+    /// How operations ended, first seen.
+    pub ended: Vec<(Name, Told)>,
+    /// Operations of which a person said something false, and whether that asked for a new key.
+    pub lies: Vec<(Name, bool)>,
+    /// Ids that were refused as twins.
+    pub twins: Vec<Name>,
+}
+
+impl World {
+    /// Before anything happened.
+    pub fn new(scenario: &Scenario) -> Self {
+        let proxies: Vec<Instance> = (0..scenario.proxies).collect();
+        Self {
+            now: 0,
+            fence: scenario.known_source.then(super::register::known_fence),
+            records: Vec::new(),
+            notes: Vec::new(),
+            living: proxies.clone(),
+            proxies,
+            calls: scenario
+                .calls
+                .iter()
+                .map(|call| Caller {
+                    grants: call.grants,
+                    state: CallerState::Asking,
+                })
+                .collect(),
+            tries: Vec::new(),
+            repeats: Vec::new(),
+            memory: Vec::new(),
+            effects: Vec::new(),
+            version: 0,
+            left: scenario.budget,
+            seen: Seen::default(),
+        }
+    }
+
+    pub fn record(&self, name: Name) -> Option<&Record> {
+        self.records.iter().find(|record| record.name == name)
+    }
+
+    pub fn tries_of(&self, name: Name) -> impl Iterator<Item = &Try> {
+        self.tries
+            .iter()
+            .filter(move |attempt| attempt.name == name)
+    }
+
+    /// How often the effect of an operation was accepted.
+    pub fn effects_of(&self, name: Name) -> usize {
+        let of_it = |index: &&u8| self.tries[usize::from(**index)].name == name;
+        self.effects.iter().filter(of_it).count()
+    }
+
+    /// Was the effect of that form accepted?
+    pub fn had_effect(&self, name: Name, form: u8) -> bool {
+        self.effects.iter().any(|index| {
+            let attempt = &self.tries[usize::from(*index)];
+            attempt.name == name && attempt.form == form
+        })
+    }
+
+    /// Can some attempt of the operation still have an effect?
+    pub fn may_still_act(&self, name: Name) -> bool {
+        self.tries_of(name).any(|attempt| {
+            matches!(attempt.packet, Packet::Flying(_))
+                || matches!(attempt.task, Task::Permitted | Task::Frozen(_))
+        })
+    }
+
+    pub fn lied(&self, name: Name) -> bool {
+        self.seen.lies.iter().any(|(lie, _)| *lie == name)
+    }
+
+    pub fn is_current(&self, instance: Instance) -> bool {
+        self.proxies.contains(&instance)
+    }
+
+    pub fn is_unsettled(&self) -> bool {
+        let unsettled = |record: &Record| record.operation.state.is_unsettled();
+        self.records.iter().any(unsettled)
+    }
+}
+
+impl Name {
+    pub fn of(key: &OperationKey) -> Self {
+        let Incarnation(incarnation) = key.incarnation;
+        Self {
+            operation: key.id.as_str().as_bytes()[0] - b'a',
+            incarnation: u8::try_from(incarnation).unwrap(),
+        }
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}", char::from(b'a' + self.operation))?;
+        match self.incarnation {
+            0 => write!(f, "`"),
+            more => write!(f, "/{more}`"),
+        }
+    }
+}
