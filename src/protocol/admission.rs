@@ -425,8 +425,7 @@ impl Desk<'_> {
         let place = self.take_place(caller);
         let mut operation = self.intend(place);
         let round = operation.key_use.round;
-        let look_again =
-            operation.attempts.iter().any(Attempt::may_still_surprise) && !broken(Rule::LookAgain);
+        let look_again = self.may_be_surprised() && !broken(Rule::LookAgain);
         operation.rule_out_earlier_attempts();
         operation.attempts.push(Attempt {
             id: self.admit.attempt,
@@ -481,6 +480,17 @@ impl Desk<'_> {
                 })
             }
             Some(Record::Operation(_) | Record::Twin(_)) | None => None,
+        }
+    }
+
+    /// Was some earlier attempt declared ineffective by anybody but its own answer, or does it listen
+    /// still? Asked of the record as it stands, before this admission rules those attempts out.
+    fn may_be_surprised(&self) -> bool {
+        match &self.view.record {
+            Some(Record::Operation(earlier)) => {
+                earlier.attempts.iter().any(Attempt::may_still_surprise)
+            }
+            Some(Record::Twin(_)) | None => false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The rules by name, and a switch that breaks one of them, so that the model check can show that it
 //! would notice.
 //!
-//! What always holds: without the cargo feature `broken-rules`, which no release has, [`broken`] is
+//! What always holds: without the cargo feature `broken-rules`, which no release has, `broken` is
 //! the constant `false` and nothing can turn it. With the feature a rule is broken on one thread
 //! alone, and none is broken until a test asks for it.
 //!

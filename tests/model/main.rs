@@ -12,6 +12,7 @@
 //! What it does not do: know HTTP, sockets, or a database (`tests/it`).
 
 #![allow(
+    clippy::pedantic,
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::indexing_slicing,
