@@ -167,7 +167,7 @@ impl Instance {
             });
         }
         self.reconciler.start();
-        // To the end: what is recorded while draining is known to the witness too.
+        // Until the end: what is recorded while draining goes to the witness too.
         let (keeper, metrics) = (self.keeper, self.metrics);
         let mut keeping = JoinSet::new();
         keeping.spawn(async move {

@@ -131,7 +131,8 @@ impl Witness {
     /// one before. Blocks.
     pub(super) fn write(&self, seen: Sighting) -> io::Result<()> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last == Some(seen) {
+        // Two may tell it at the same time, in any order.
+        if last.is_some_and(|last| last.position >= seen.position) {
             return Ok(());
         }
         let mut aside = self.path.clone().into_os_string();
