@@ -21,6 +21,7 @@ use crate::store::codec;
 use crate::store::conformance::commands::{self as c, admit, again, applied, fenced, key};
 use crate::store::{Admitted, Register};
 
+mod backup;
 mod formats;
 mod full;
 mod keys;
@@ -150,7 +151,6 @@ async fn what_is_made_is_private() {
         "register.db",
         "register.db-shm",
         "register.db-wal",
-        "reserve",
         "witness",
     ];
     assert_eq!(names, expected);
