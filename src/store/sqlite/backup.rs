@@ -39,14 +39,6 @@ pub enum BackupError {
     /// The register cannot be read.
     #[error("the register cannot be read")]
     Register(#[source] OpenError),
-    /// It has an earlier format.
-    #[error("{path} has format {found}: an instance of this version brings it up to date first")]
-    Format {
-        /// Which file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
     /// Copying failed.
     #[error("cannot copy to {path}")]
     Copy {
@@ -127,7 +119,7 @@ fn opened(dir: &Path) -> Result<Connection, BackupError> {
         .map_err(|error| BackupError::Register(schema::not_opened(&path, error)))?;
     match schema::recognise(&source, &path).map_err(BackupError::Register)? {
         Found::Format(schema::FORMAT) => Ok(source),
-        Found::Format(found) => Err(BackupError::Format { path, found }),
+        Found::Format(found) => Err(BackupError::Register(OpenError::Outdated { path, found })),
         Found::Nothing => Err(BackupError::Register(OpenError::Foreign { path })),
     }
 }
