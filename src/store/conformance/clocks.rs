@@ -32,6 +32,7 @@ async fn is_in_flight(subject: &Subject, first: &Admit, manual: &Manual) -> bool
     }
 }
 
+/// C17.
 pub(super) async fn a_suspended_machine_makes_an_intent_overdue(subject: Subject) {
     let manual = clock();
     let first = admit_free("a", own(&subject));

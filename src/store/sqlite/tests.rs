@@ -509,6 +509,7 @@ async fn the_log_does_not_grow_without_bound() {
     assert!(most < 8 << 20, "the log has grown to {most}");
 }
 
+/// E11.
 #[tokio::test]
 async fn durability_is_as_promised() {
     let dir = TempDir::new().unwrap();
