@@ -9,6 +9,8 @@
 //!
 //! What it does not do: decide, or read files but for those the config names.
 
+pub mod stopped;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +37,7 @@ use crate::proxy::front::{Front, Shared};
 use crate::proxy::listener;
 use crate::reconcile::Reconciler;
 use crate::store::seal::MasterKey;
-use crate::store::sqlite::{self, OpenError, Remember, Restored, SqliteBackend};
+use crate::store::sqlite::{self, BackupError, OpenError, Remember, Restored, SqliteBackend};
 use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, EndpointError, Limits, PassThrough, TlsMaterial};
@@ -59,6 +61,16 @@ pub enum AppError {
     /// The register cannot be opened.
     #[error("the register at {path} cannot be opened", path = .0.display())]
     Register(std::path::PathBuf, #[source] OpenError),
+    /// The register has an owner.
+    #[error(
+        "an instance is running on the register at {path}: ask it, with --admin or with --config alone, \
+         or stop it first",
+        path = .0.display()
+    )]
+    Owned(std::path::PathBuf),
+    /// The register cannot be copied.
+    #[error("the register at {path} was not copied", path = .0.display())]
+    Backup(std::path::PathBuf, #[source] BackupError),
     /// An upstream cannot be used.
     #[error("the upstream `{0}` cannot be used")]
     Upstream(String, #[source] EndpointError),
@@ -167,7 +179,7 @@ impl Instance {
             });
         }
         self.reconciler.start();
-        // To the end: what is recorded while draining is known to the witness too.
+        // Until the end: what is recorded while draining goes to the witness too.
         let (keeper, metrics) = (self.keeper, self.metrics);
         let mut keeping = JoinSet::new();
         keeping.spawn(async move {
@@ -205,12 +217,11 @@ impl Instance {
 /// The register that a config names.
 fn register_options(config: &Config, restored: Restored) -> sqlite::Options {
     let register = &config.register;
-    let keys = register.keys.iter();
     sqlite::Options {
         path: register.path.clone(),
         create: true,
         ephemeral: register.ephemeral,
-        keys: keys.map(|key| MasterKey::new(key.expose())).collect(),
+        keys: keys_of(register),
         remember: Remember {
             answers: millis(register.remember.answers),
             identities: millis(register.remember.identities),
@@ -219,6 +230,11 @@ fn register_options(config: &Config, restored: Restored) -> sqlite::Options {
         restored,
         reserve: sqlite::USUAL_RESERVE,
     }
+}
+
+fn keys_of(register: &config::Register) -> Vec<MasterKey> {
+    let keys = register.keys.iter();
+    keys.map(|key| MasterKey::new(key.expose())).collect()
 }
 
 fn restored(config: &Config, accept: bool) -> Restored {

@@ -19,6 +19,7 @@ pub mod dispatch;
 pub mod expression;
 pub mod failpoint;
 pub mod lease;
+pub mod manual;
 pub mod protocol;
 pub mod proxy;
 pub mod reconcile;

@@ -1,4 +1,5 @@
-//! The client of the operator API, for the command line.
+//! The client of the operator API, for the command line: to a running instance, or within this process
+//! to a register that none is running on.
 //!
 //! What always holds: no request is repeated by itself; the token goes to the one address that was
 //! given and is never shown; an answer is bounded in size and time.
@@ -10,7 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -18,6 +20,7 @@ use hyper_util::rt::TokioExecutor;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::time::timeout;
+use tower::ServiceExt as _;
 
 use super::problem::Details;
 use crate::config::Secret;
@@ -35,12 +38,19 @@ const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Speaks to one running instance.
+/// Speaks to one operator API.
 #[derive(Debug)]
 pub struct AdminClient {
     instance: Authority,
     credential: Option<HeaderValue>,
-    http: Client<HttpConnector, Full<Bytes>>,
+    way: Way,
+}
+
+/// How requests get there.
+#[derive(Debug)]
+enum Way {
+    Http(Client<HttpConnector, Full<Bytes>>),
+    Within(axum::Router),
 }
 
 /// The instance did not do what was asked.
@@ -102,7 +112,16 @@ impl AdminClient {
         Ok(Self {
             instance,
             credential,
-            http,
+            way: Way::Http(http),
+        })
+    }
+
+    /// Speaks to an API in this very process.
+    pub fn within(router: axum::Router, token: &Secret) -> Result<Self, ClientError> {
+        Ok(Self {
+            instance: Authority::from_static("localhost"),
+            credential: Some(credential(token)?),
+            way: Way::Within(router),
         })
     }
 
@@ -170,10 +189,13 @@ impl AdminClient {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
-        let response = self.http.request(request).await?;
-        let status = response.status();
-        let content = Limited::new(response.into_body(), ANSWER_LIMIT);
-        Ok((status, content.collect().await?.to_bytes()))
+        match &self.way {
+            Way::Http(http) => whole(http.request(request).await?).await,
+            Way::Within(router) => {
+                let answered = router.clone().oneshot(request.map(axum::body::Body::new));
+                whole(answered.await.unwrap_or_else(|never| match never {})).await
+            }
+        }
     }
 
     fn unreachable(&self, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> ClientError {
@@ -189,6 +211,18 @@ impl AdminClient {
             what,
         }
     }
+}
+
+async fn whole<B>(
+    response: Response<B>,
+) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>>
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let status = response.status();
+    let content = Limited::new(response.into_body(), ANSWER_LIMIT);
+    Ok((status, content.collect().await?.to_bytes()))
 }
 
 fn credential(token: &Secret) -> Result<HeaderValue, ClientError> {

@@ -32,12 +32,15 @@ pub(super) enum Command {
     Demo(Demo),
     /// Check config files: every problem, with line and column.
     Check(Check),
-    /// Operations of a running instance.
+    /// Operations of a running instance, or of a register that none is running on.
     #[command(subcommand)]
     Operations(Operations),
-    /// Resources of a running instance, and which generation is authoritative.
+    /// Resources, and which generation is authoritative.
     #[command(subcommand)]
     Resources(Resources),
+    /// The register itself.
+    #[command(subcommand)]
+    Store(Store),
     /// Print the version.
     Version,
 }
@@ -187,7 +190,32 @@ pub(super) struct Page {
     pub(super) after: Option<String>,
 }
 
-/// How to reach a running instance.
+#[derive(Subcommand)]
+pub(super) enum Store {
+    /// Copy the register, also while an instance is running on it. The key is not copied: keep it
+    /// elsewhere, and apart from the copy.
+    Backup(StoreBackup),
+}
+
+#[derive(Args)]
+pub(super) struct StoreBackup {
+    /// Directory of the register.
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "config",
+        conflicts_with = "config"
+    )]
+    pub(super) register: Option<PathBuf>,
+    /// A config that says where the register is.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// File to copy to. It must not be there.
+    #[arg(long, value_name = "FILE")]
+    pub(super) to: PathBuf,
+}
+
+/// How to reach a running instance, or a register without one.
 #[derive(Args)]
 pub(super) struct Instance {
     /// Its operator API. Default: http://127.0.0.1:15000.
@@ -199,6 +227,18 @@ pub(super) struct Instance {
     /// An operator's token. Better in the environment, where other users do not see it.
     #[arg(long, env = "FENCEPOST_TOKEN", hide_env_values = true, value_parser = secret)]
     pub(super) token: Option<Secret>,
+    /// Directory of a register that no instance is running on: work on it directly. Together with
+    /// --config, tenant, keys and witness are taken from there.
+    #[arg(long, value_name = "DIR", conflicts_with = "admin")]
+    pub(super) register: Option<PathBuf>,
+    /// Whose operations, with --register alone.
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "register",
+        conflicts_with = "config"
+    )]
+    pub(super) tenant: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -268,6 +308,11 @@ mod tests {
             "fencepost check",
             "fencepost serve",
             "fencepost resources list --admin http://a:1 --config f.yaml",
+            "fencepost resources list --admin http://a:1 --register /r",
+            "fencepost resources list --tenant t",
+            "fencepost store backup --to f",
+            "fencepost store backup --register /r",
+            "fencepost store backup --register /r --config f.yaml --to f",
         ] {
             match Arguments::try_parse_from(bad.split(' ')) {
                 Err(usage) => assert_eq!(usage.exit_code(), 2, "{bad}"),

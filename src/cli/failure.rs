@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use super::table::{clean, clean_lines, shell_word};
 use crate::admin::client::ClientError;
 use crate::admin::problem::Details;
+use crate::app::AppError;
 use crate::config::Problems;
 use crate::telemetry::errors::chain;
 
@@ -31,6 +32,9 @@ pub enum Failure {
     /// `serve` or `demo` ended with an error.
     #[error(transparent)]
     Service(#[from] anyhow::Error),
+    /// The register cannot be had, or not be copied.
+    #[error(transparent)]
+    Register(#[from] AppError),
     /// There is no runtime to be had.
     #[error("the system gives no threads or no event queue")]
     Runtime(#[source] io::Error),
@@ -49,7 +53,11 @@ impl Failure {
                 let _ = super::print(&text.unwrap_or_default());
             }
             Self::Client(ClientError::Refused(details)) => complain(&explained(details)),
-            Self::Client(_) | Self::Usage(_) | Self::Service(_) | Self::Runtime(_) => {
+            Self::Client(_)
+            | Self::Usage(_)
+            | Self::Service(_)
+            | Self::Register(_)
+            | Self::Runtime(_) => {
                 complain(&chain(self).to_string());
             }
             Self::Config(problems) => complain(&problems.to_string()),
@@ -65,6 +73,7 @@ impl Failure {
             | Self::Config(_)
             | Self::Wrong(_)
             | Self::Service(_)
+            | Self::Register(_)
             | Self::Runtime(_) => 1,
         }
     }

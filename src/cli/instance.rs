@@ -1,23 +1,92 @@
-//! Finding a running instance.
+//! Finding a running instance, or a register without one.
 //!
 //! What always holds: what was typed wins over what a config says, and a token is taken from a config
-//! only where it can be nobody else's.
+//! only where it can be nobody else's. A register is given back before its answer is printed.
 //!
-//! What it does not do: guess ports.
+//! What it does not do: guess ports, or take a register from an instance.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 use super::arguments::Instance;
 use super::failure::Failure;
-use crate::admin::client::AdminClient;
+use crate::admin::client::{AdminClient, ClientError};
+use crate::app::stopped::{Purpose, Stopped, Which};
 use crate::config::{self, Admin, Secret};
+use crate::protocol::ids::Tenant;
 
 const USUAL: &str = "http://127.0.0.1:15000";
 
+/// What was answered.
+pub(super) struct Told {
+    client: AdminClient,
+    answer: Value,
+}
+
+impl Told {
+    /// As JSON, or in the words of `text`.
+    pub(super) fn printed<V: DeserializeOwned>(
+        &self,
+        json: bool,
+        text: impl FnOnce(&V) -> String,
+    ) -> Result<String, Failure> {
+        if json {
+            return Ok(format!("{:#}", self.answer));
+        }
+        Ok(text(&self.client.understand(&self.answer)?))
+    }
+}
+
 impl Instance {
+    /// Reads what stands at a path.
+    pub(super) async fn read(&self, path: &str) -> Result<Told, Failure> {
+        self.ask(path, None).await
+    }
+
+    /// Asks for a change. `body`: JSON.
+    pub(super) async fn change(&self, path: &str, body: String) -> Result<Told, Failure> {
+        self.ask(path, Some(body)).await
+    }
+
+    async fn ask(&self, path: &str, change: Option<String>) -> Result<Told, Failure> {
+        let Some(register) = &self.register else {
+            let client = self.client()?;
+            let answer = asked(&client, path, change).await?;
+            return Ok(Told { client, answer });
+        };
+        let purpose = match &change {
+            None => Purpose::Look,
+            Some(_) => Purpose::Change,
+        };
+        let config = match &self.config {
+            None => None,
+            Some(file) => Some(config::load(file).map_err(Failure::Config)?.0),
+        };
+        let tenant = match (&config, &self.tenant) {
+            (Some(config), _) => config.tenant.clone(),
+            (None, name) => Tenant::new(name.as_deref().unwrap_or("default")),
+        };
+        let which = Which {
+            path: register.clone(),
+            tenant,
+            config: config.as_ref(),
+        };
+        let operator = format!("user {}", rustix::process::getuid().as_raw());
+        let stopped = Stopped::open(which, purpose, operator).await?;
+        let client = AdminClient::within(stopped.router.clone(), &stopped.token)?;
+        let answer = asked(&client, path, change).await;
+        stopped.close().await?;
+        Ok(Told {
+            client,
+            answer: answer?,
+        })
+    }
+
     /// A client for it.
-    pub(super) fn client(&self) -> Result<AdminClient, Failure> {
+    fn client(&self) -> Result<AdminClient, Failure> {
         let (address, token) = match (&self.admin, &self.config) {
             (Some(admin), _) => (admin.clone(), None),
             (None, Some(file)) => from_config(file)?,
@@ -25,6 +94,17 @@ impl Instance {
         };
         let token = self.token.as_ref().or(token.as_ref());
         Ok(AdminClient::new(&address, token)?)
+    }
+}
+
+async fn asked(
+    client: &AdminClient,
+    path: &str,
+    change: Option<String>,
+) -> Result<Value, ClientError> {
+    match change {
+        None => client.read(path).await,
+        Some(body) => client.change(path, body).await,
     }
 }
 

@@ -4,7 +4,8 @@
 //! are 0 fine, 1 refused, 2 usage, 3 unreachable; text that came from callers cannot steer the
 //! terminal.
 //!
-//! What it does not do: touch a register. Operator commands speak to a running instance.
+//! What it does not do: touch a register that an instance runs on. Operator commands speak to the
+//! instance, or to a register without one.
 
 mod arguments;
 mod check;
@@ -14,6 +15,7 @@ mod instance;
 mod operations;
 mod resources;
 pub mod serve;
+mod store;
 mod table;
 mod version;
 
@@ -52,6 +54,7 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
         Command::Check(check) => check::run(&check, json),
         Command::Operations(command) => one_thread()?.block_on(operations::run(&command, json)),
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
+        Command::Store(command) => store::run(&command, json),
         Command::Version => Ok(version::text(json)),
     }
 }

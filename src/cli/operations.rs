@@ -31,7 +31,6 @@ pub(super) async fn run(command: &Operations, json: bool) -> Result<String, Fail
 }
 
 async fn list(list: &OperationsList, json: bool) -> Result<String, Failure> {
-    let client = list.instance.client()?;
     let query = [
         ("state", list.state.map(|state| state.word().to_owned())),
         ("resource", list.resource.clone()),
@@ -39,35 +38,24 @@ async fn list(list: &OperationsList, json: bool) -> Result<String, Failure> {
         ("limit", Some(list.page.limit.to_string())),
         ("after", list.page.after.clone()),
     ];
-    let answer = client.read(&path(&["operations"], &query)).await?;
-    if json {
-        return Ok(format!("{answer:#}"));
-    }
-    Ok(listed(&client.understand(&answer)?))
+    let told = list.instance.read(&path(&["operations"], &query)).await?;
+    told.printed(json, listed)
 }
 
 async fn show(show: &OperationShow, json: bool) -> Result<String, Failure> {
-    let client = show.instance.client()?;
     let bodies = show.bodies.then(|| "true".to_owned());
     let path = show.name.path(None, bodies);
-    let answer = client.read(&path).await?;
-    if json {
-        return Ok(format!("{answer:#}"));
-    }
-    Ok(shown(&client.understand(&answer)?))
+    show.instance.read(&path).await?.printed(json, shown)
 }
 
 async fn resolve(resolve: &OperationResolve, json: bool) -> Result<String, Failure> {
     let verdict = asked(resolve)?;
-    let client = resolve.instance.client()?;
     let path = resolve.name.path(Some("resolve"), None);
-    let answer = client.change(&path, verdict).await?;
-    if json {
-        return Ok(format!("{answer:#}"));
-    }
-    let done: ResolutionView = client.understand(&answer)?;
-    let text = format!("{} {}: {}", done.upstream, done.id, done.state);
-    Ok(clean(&text).into_owned())
+    let told = resolve.instance.change(&path, verdict).await?;
+    told.printed(json, |done: &ResolutionView| {
+        let text = format!("{} {}: {}", done.upstream, done.id, done.state);
+        clean(&text).into_owned()
+    })
 }
 
 impl OperationName {

@@ -22,25 +22,17 @@ pub(super) async fn run(command: &Resources, json: bool) -> Result<String, Failu
 }
 
 async fn list(list: &ResourcesList, json: bool) -> Result<String, Failure> {
-    let client = list.instance.client()?;
     let query = [
         ("limit", Some(list.page.limit.to_string())),
         ("after", list.page.after.clone()),
     ];
-    let answer = client.read(&path(&["resources"], &query)).await?;
-    if json {
-        return Ok(format!("{answer:#}"));
-    }
-    Ok(listed(&client.understand(&answer)?))
+    let told = list.instance.read(&path(&["resources"], &query)).await?;
+    told.printed(json, listed)
 }
 
 async fn show(show: &ResourceShow, json: bool) -> Result<String, Failure> {
-    let client = show.instance.client()?;
-    let answer = client.read(&path(&["resources", &show.name], &[])).await?;
-    if json {
-        return Ok(format!("{answer:#}"));
-    }
-    Ok(shown(&client.understand(&answer)?))
+    let path = path(&["resources", &show.name], &[]);
+    show.instance.read(&path).await?.printed(json, shown)
 }
 
 fn listed(list: &ResourceList) -> String {

@@ -49,6 +49,8 @@ fn resolve(verdict: VerdictWord) -> OperationResolve {
             admin: None,
             config: None,
             token: None,
+            register: None,
+            tenant: None,
         },
     }
 }

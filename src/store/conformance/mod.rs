@@ -5,6 +5,7 @@
 //!
 //! What it does not do: fault a backend (its own tests do), or test the rules themselves (`protocol`).
 
+mod clocks;
 pub(in crate::store) mod commands;
 mod random;
 mod reading;
@@ -138,6 +139,13 @@ against_every_backend! {
     scenarios::evidence_without_an_intent_is_a_contradiction,
     scenarios::identities_are_compared_by_their_exact_bytes,
     scenarios::nothing_is_granted_without_a_connection,
+    clocks::a_suspended_machine_makes_an_intent_overdue,
+    clocks::a_wall_clock_that_is_set_makes_no_intent_overdue,
+    clocks::another_boot_counts_as_past,
+    clocks::a_key_grows_old_while_the_machine_sleeps,
+    clocks::a_key_is_as_old_as_the_older_clock_says,
+    clocks::beyond_a_boot_a_key_is_dated_by_the_wall_clock,
+    clocks::beyond_a_boot_a_clock_that_went_back_ends_a_key,
     reading::a_peek_sees_what_was_committed,
     reading::stored_requests_go_when_settled,
     reading::operations_are_listed_newest_first_in_pages,

@@ -451,7 +451,7 @@ pub(super) async fn record(subject: &Subject, permit: Permit, evidence: Evidence
     recorded.state.unwrap().word()
 }
 
-async fn rule(subject: &Subject, admit: Admit) -> Ruling {
+pub(super) async fn rule(subject: &Subject, admit: Admit) -> Ruling {
     let admitted = subject.register().admit(admit).await.unwrap();
     assert_eq!(
         admitted.permit.is_some(),

@@ -54,12 +54,17 @@ impl Ground {
 
     /// Is there a register in that directory, or something that was to become one?
     pub(super) fn holds_register(dir: &Path) -> bool {
-        dir.join(DATABASE).exists()
+        Self::database_in(dir).exists()
+    }
+
+    /// Where the database file of a register in that directory is.
+    pub(super) fn database_in(dir: &Path) -> PathBuf {
+        dir.join(DATABASE)
     }
 
     /// The database file, there and private before SQLite opens it: its journal inherits the mode.
     pub(super) fn database(&self) -> Result<PathBuf, OpenError> {
-        let path = self.dir.join(DATABASE);
+        let path = Self::database_in(&self.dir);
         if path.is_symlink() {
             // The journal would lie on one side of it and the lock on the other.
             return Err(OpenError::Link { path });

@@ -67,6 +67,12 @@ pub(super) fn establish(
         wanted.restored,
         path,
     )?;
+    if let (Found::Format(1), Restored::Overlook) = (found, wanted.restored) {
+        return Err(OpenError::Outdated {
+            path: path.to_owned(),
+            found: 1,
+        });
+    }
     if found == Found::Format(1) {
         bring_up_to_date(connection, path, &first, &others, place, *now)?;
     }

@@ -8,6 +8,7 @@
 
 mod about;
 mod age;
+mod backup;
 mod checkpoint;
 mod filesystem;
 mod ground;
@@ -44,6 +45,7 @@ use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::Record;
 
+pub use backup::{BackupError, Copied, backup};
 pub use open_error::OpenError;
 pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};
 pub use purge::{Purged, Remember};

@@ -86,6 +86,14 @@ pub enum OpenError {
         /// Highest format known.
         known: u32,
     },
+    /// It has an earlier format, and is not to be changed now.
+    #[error("{path} has format {found}: an instance of this version brings it up to date first")]
+    Outdated {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
     /// The register is there and its key file is not.
     #[error(
         "{path} is missing: without the key of this register, its stored requests and answers cannot be read"

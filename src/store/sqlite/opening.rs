@@ -11,15 +11,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::mpsc;
 
+use super::SqliteBackend;
 use super::ground::{Ground, at};
 use super::identity::{self, Established};
 use super::open_error::OpenError;
 use super::purge::Remember;
 use super::read::Readers;
 use super::reserve::Reserve;
+use super::schema::{self, Found};
 use super::witness::Witness;
 use super::writer::{Parts, Poison, Writer};
-use super::{SqliteBackend, schema};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::Millis;
@@ -104,6 +105,9 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
     ground.prove_fsync()?;
     let path = ground.database()?;
     let (connection, found) = schema::open_writer(&path)?;
+    if found == Found::Nothing && !options.create {
+        return Err(OpenError::Missing { path: options.path });
+    }
     let beside = ground.dir().join("witness");
     let witness = Witness::at(options.witness.unwrap_or(beside));
     let wanted = identity::Wanted {

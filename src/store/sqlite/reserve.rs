@@ -23,13 +23,17 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Makes it if it is not there. On a full disk there is none.
+    /// Makes it if it is not there. On a full disk there is none. Of no bytes there is always one.
     pub(super) fn make(dir: &Path, bytes: u64) -> io::Result<Self> {
         let mut reserve = Self {
             path: dir.join("reserve"),
             bytes,
             held: false,
         };
+        if bytes == 0 {
+            reserve.held = true;
+            return Ok(reserve);
+        }
         match reserve.refill() {
             Ok(()) => Ok(reserve),
             Err(error) if is_full(&error) => {
@@ -72,9 +76,6 @@ impl Reserve {
 
     fn allocate(&self) -> io::Result<()> {
         let mut file = ground::private_file().open(&self.path)?;
-        if self.bytes == 0 {
-            return Ok(());
-        }
         match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
             Ok(()) => file.sync_all(),
             Err(rustix::io::Errno::OPNOTSUPP) if file.metadata()?.len() >= self.bytes => Ok(()),

@@ -194,16 +194,22 @@ pub(super) fn alone<T, E: From<rusqlite::Error>>(
     Ok(changed)
 }
 
-fn recognise(connection: &Connection, path: &Path) -> Result<Found, OpenError> {
+/// Why a file cannot be read as a database.
+pub(super) fn not_opened(path: &Path, error: rusqlite::Error) -> OpenError {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::Foreign {
+            path: path.to_owned(),
+        },
+        Some(_) | None => OpenError::database(path)(error),
+    }
+}
+
+/// Whose file is it, and in which format?
+pub(super) fn recognise(connection: &Connection, path: &Path) -> Result<Found, OpenError> {
     let integer = |pragma: &str| -> Result<i64, OpenError> {
         connection
             .pragma_query_value(None, pragma, |row| row.get(0))
-            .map_err(|error| match error.sqlite_error_code() {
-                Some(rusqlite::ErrorCode::NotADatabase) => OpenError::Foreign {
-                    path: path.to_owned(),
-                },
-                Some(_) | None => OpenError::database(path)(error),
-            })
+            .map_err(|error| not_opened(path, error))
     };
     let (application, format) = (integer("application_id")?, integer("user_version")?);
     let objects: i64 = connection

@@ -21,6 +21,7 @@ use crate::store::codec;
 use crate::store::conformance::commands::{self as c, admit, again, applied, fenced, key};
 use crate::store::{Admitted, Register};
 
+mod backup;
 mod formats;
 mod full;
 mod keys;
@@ -150,7 +151,6 @@ async fn what_is_made_is_private() {
         "register.db",
         "register.db-shm",
         "register.db-wal",
-        "reserve",
         "witness",
     ];
     assert_eq!(names, expected);
@@ -509,6 +509,7 @@ async fn the_log_does_not_grow_without_bound() {
     assert!(most < 8 << 20, "the log has grown to {most}");
 }
 
+/// E11.
 #[tokio::test]
 async fn durability_is_as_promised() {
     let dir = TempDir::new().unwrap();

@@ -70,6 +70,8 @@ pub enum Doubt {
     Copied {
         /// How far the register has come.
         register: u64,
+        /// How far its witness saw it come, if it has one.
+        witness: Option<u64>,
     },
     /// Its witness is gone.
     NoWitness {
@@ -131,7 +133,8 @@ impl Witness {
     /// one before. Blocks.
     pub(super) fn write(&self, seen: Sighting) -> io::Result<()> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last == Some(seen) {
+        // Two may tell it at the same time, in any order.
+        if last.is_some_and(|last| last.position >= seen.position) {
             return Ok(());
         }
         let mut aside = self.path.clone().into_os_string();
@@ -158,6 +161,10 @@ pub(super) fn doubt(
 ) -> Option<Doubt> {
     let register = claim.sighting.position;
     let path = || witness.to_owned();
+    let seen_at = match &seen {
+        Some(Ok(seen)) => Some(seen.position),
+        Some(Err(_)) | None => None,
+    };
     match seen {
         Some(Err(doubt)) => return Some(doubt),
         Some(Ok(seen)) if seen.register != claim.sighting.register => {
@@ -180,7 +187,10 @@ pub(super) fn doubt(
     let moved = claim.place.is_some_and(|was| {
         was.inode != actual.inode || (claim.same_boot && was.device != actual.device)
     });
-    moved.then_some(Doubt::Copied { register })
+    moved.then_some(Doubt::Copied {
+        register,
+        witness: seen_at,
+    })
 }
 
 impl Sighting {
@@ -222,11 +232,15 @@ impl fmt::Display for Doubt {
                 f,
                 "it is gone, and its witness saw it at {witness}: everything is missing"
             ),
-            Self::Copied { register } => write!(
-                f,
-                "it stands at {register}, and its file is not the one that it was kept in: it was \
-                 copied or put back"
-            ),
+            Self::Copied { register, witness } => {
+                write!(f, "it stands at {register}, ")?;
+                if let Some(witness) = witness {
+                    write!(f, "its witness saw it at {witness}, ")?;
+                }
+                f.write_str(
+                    "and its file is not the one that it was kept in: it was copied or put back",
+                )
+            }
             Self::NoWitness { register, path } => write!(
                 f,
                 "it stands at {register}, and its witness {} is missing",
@@ -333,7 +347,10 @@ mod tests {
         for elsewhere in [Place { inode: 12, ..HERE }, Place { device: 4, ..HERE }] {
             assert_eq!(
                 doubted(&claim(), Some(SEEN), elsewhere),
-                Some(Doubt::Copied { register })
+                Some(Doubt::Copied {
+                    register,
+                    witness: Some(40)
+                })
             );
         }
     }

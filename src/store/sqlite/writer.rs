@@ -208,7 +208,9 @@ impl Writer {
             match self.transact(&commands, advance) {
                 Ok(decided) => {
                     let took = clock::boottime_us().saturating_sub(begun);
-                    (self.owner.committed)(took, commands.len());
+                    if !commands.is_empty() || !proofs.is_empty() {
+                        (self.owner.committed)(took, commands.len());
+                    }
                     self.answer(decided, commands, proofs);
                     self.checkpoint_if_due();
                 }

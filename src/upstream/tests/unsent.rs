@@ -85,7 +85,7 @@ async fn a_stray_byte_keeps_an_idle_connection_from_being_handed_out() {
     }
 }
 
-/// The machine slept between the commit and the first byte; no timer of ours noticed.
+/// C17: the machine slept between the commit and the first byte; no timer of ours noticed.
 #[tokio::test]
 async fn a_machine_that_slept_past_dispatch_by_sends_nothing() {
     let (tell, seen) = channel();

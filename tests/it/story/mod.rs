@@ -14,6 +14,7 @@ mod lost_answer;
 mod network;
 mod ownership;
 mod person;
+mod register;
 mod settling;
 mod together;
 mod tokens;

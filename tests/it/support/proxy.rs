@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -99,6 +100,18 @@ impl Proxy {
         self.becomes_ready().is_ok()
     }
 
+    /// The same with further arguments. `Err`: it ended instead.
+    pub fn starts_again_with(&mut self, arguments: &[&str]) -> Result<(), ExitStatus> {
+        assert!(self.child.try_wait().unwrap().is_some(), "still running");
+        self.child = spawn_with(&self.setup, None, arguments);
+        self.becomes_ready()
+    }
+
+    /// The directory of its register.
+    pub fn register(&self) -> PathBuf {
+        self.setup.register()
+    }
+
     /// Has it ended? How?
     pub fn end(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
@@ -162,6 +175,15 @@ impl Proxy {
             .unwrap()
     }
 
+    /// Runs a command without its config.
+    pub fn command_alone(arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_fencepost"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
     /// Everything it has logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.setup.log()).unwrap_or_default()
@@ -205,6 +227,10 @@ impl Drop for Proxy {
 }
 
 fn spawn(setup: &Setup, failpoint: Option<&str>) -> Child {
+    spawn_with(setup, failpoint, &[])
+}
+
+fn spawn_with(setup: &Setup, failpoint: Option<&str>, arguments: &[&str]) -> Child {
     let log: File = OpenOptions::new()
         .create(true)
         .append(true)
@@ -214,6 +240,7 @@ fn spawn(setup: &Setup, failpoint: Option<&str>) -> Child {
     command
         .args(["serve", "--config"])
         .arg(setup.config())
+        .args(arguments)
         .env_remove("FENCEPOST_FAILPOINT")
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())

@@ -58,6 +58,11 @@ impl Setup {
         self.path("log")
     }
 
+    /// The register's directory.
+    pub fn register(&self) -> PathBuf {
+        self.path("register")
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }

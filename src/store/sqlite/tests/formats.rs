@@ -125,6 +125,27 @@ async fn a_migration_that_fails_changes_nothing() {
     assert!(matches!(refused(&dir).await, OpenError::WrongKey { .. }));
 }
 
+#[tokio::test]
+async fn whoever_only_looks_or_copies_does_not_migrate() {
+    let dir = TempDir::new().unwrap();
+    format_1(&dir);
+    let before = columns(&by_hand(&dir));
+    let looking = Options {
+        restored: Restored::Overlook,
+        create: false,
+        ..options(dir.path())
+    };
+    let looked = opened_with(looking, owner(INSTANCE)).await.map(|_| ());
+    assert!(matches!(looked, Err(OpenError::Outdated { found: 1, .. })));
+    let to = dir.path().join("copy");
+    let copied = backup(dir.path(), &to, &Clock::system().unwrap());
+    assert!(matches!(
+        copied,
+        Err(BackupError::Register(OpenError::Outdated { .. }))
+    ));
+    assert_eq!(columns(&by_hand(&dir)), before);
+}
+
 /// An older backup of before the migration is noticed like any other.
 #[tokio::test]
 async fn a_register_of_format_1_that_was_put_back_is_noticed() {

@@ -72,6 +72,7 @@ fn of(answers: u64, identities: u64) -> Purged {
     }
 }
 
+/// B20: after its answer was forgotten a repeat is told so; it is not sent again.
 #[tokio::test]
 async fn answers_go_first_and_identities_much_later() {
     let dir = TempDir::new().unwrap();
@@ -132,6 +133,7 @@ async fn an_identity_goes_with_all_that_hangs_on_it() {
     assert_eq!(resource.fence.mark.unwrap().to_string(), "1");
 }
 
+/// B20.
 #[tokio::test]
 async fn what_is_unsettled_is_never_forgotten() {
     let dir = TempDir::new().unwrap();
@@ -171,7 +173,7 @@ async fn what_is_unsettled_is_never_forgotten() {
     assert_eq!(it.forget().await, of(1, 0));
 }
 
-/// A wall clock that is wrong by years makes nothing forgotten, across restarts and boots.
+/// B20, C17: a wall clock that is wrong by years makes nothing forgotten, across restarts and boots.
 #[tokio::test]
 async fn a_wall_clock_that_steps_forward_makes_nothing_forgotten() {
     let dir = TempDir::new().unwrap();

@@ -81,7 +81,7 @@ impl Writer {
             match self.reserve.refill() {
                 Ok(()) => tracing::info!("the disk of the register has room again"),
                 Err(error) => {
-                    tracing::warn!(error = %error, "the disk of the register is still full");
+                    tracing::debug!(error = %error, "the disk of the register is still full");
                 }
             }
         }

@@ -1,0 +1,7 @@
+//! The manual: what an operator should know, by chapter. Documentation only; no code lives here.
+//!
+//! What always holds: it describes this version, and says so where something is not built yet.
+//!
+//! What it does not do: repeat the reference of the config (`config/fencepost.yaml`).
+
+pub mod register;
