@@ -10,18 +10,16 @@ use std::sync::Arc;
 
 use super::broken::{Rule, broken};
 use super::command::{
-    Admission, Admit, Changes, Decision, Event, Grant, Presented, Reply, RequestChange, Ruling,
+    Admission, Admit, Changes, Decision, Grant, Presented, Reply, RequestChange, Ruling,
 };
 use super::decide::{fence_or_unseen, line};
-use super::fence::{Fence, Generation, Standing, ordered_within};
+use super::fence::{Fence, Standing};
 use super::ids::{FencingToken, OperationKey};
 use super::operation::{Attempt, AttemptEnd, IdentityOrigin, KeyUse, Operation, Place, State};
 use super::outcome::{Provenance, Verdict};
-use super::policy::{
-    FencePolicy, IfOlderUnsettled, IfTwin, KeyValue, Ownership, PerGeneration, TokenMode,
-};
+use super::policy::{FencePolicy, IfTwin, KeyValue, Ownership, PerGeneration, TokenMode};
 use super::rejection::Rejection;
-use super::view::{Record, TwinNote, Unsettled, View};
+use super::view::{Record, TwinNote, View};
 
 pub(super) fn admit(view: &View, admit: &Admit) -> Decision {
     let fence = admit
@@ -57,18 +55,18 @@ pub(super) fn admit(view: &View, admit: &Admit) -> Decision {
 }
 
 /// Where one request is decided.
-struct Desk<'a> {
-    view: &'a View,
-    admit: &'a Admit,
-    key: OperationKey,
-    fence: Option<Fence>,
-    fence_changed: bool,
-    would_refuse: Option<Rejection>,
-    changes: Changes,
+pub(super) struct Desk<'a> {
+    pub(super) view: &'a View,
+    pub(super) admit: &'a Admit,
+    pub(super) key: OperationKey,
+    pub(super) fence: Option<Fence>,
+    pub(super) fence_changed: bool,
+    pub(super) would_refuse: Option<Rejection>,
+    pub(super) changes: Changes,
 }
 
 /// What the token makes of the caller.
-enum Caller {
+pub(super) enum Caller {
     /// No fence, or no token where none is needed.
     Tokenless,
     /// A valid token.
@@ -78,7 +76,7 @@ enum Caller {
 }
 
 impl Caller {
-    fn token(&self) -> Option<FencingToken> {
+    pub(super) fn token(&self) -> Option<FencingToken> {
         match self {
             Self::Holder(token) => Some(*token),
             Self::Tokenless | Self::Stale(_) => None,
@@ -99,7 +97,7 @@ impl Desk<'_> {
         Ok(self.write(&caller))
     }
 
-    fn fenced(&self) -> Option<(&Presented, &FencePolicy)> {
+    pub(super) fn fenced(&self) -> Option<(&Presented, &FencePolicy)> {
         Some((
             self.admit.presented.as_ref()?,
             self.admit.policy.fence.as_ref()?,
@@ -107,7 +105,10 @@ impl Desk<'_> {
     }
 
     /// Under `observe` what would be refused is noted (the first reason counts) and let pass.
-    fn refuse_unless_observing(&mut self, rejection: Rejection) -> Result<(), Rejection> {
+    pub(super) fn refuse_unless_observing(
+        &mut self,
+        rejection: Rejection,
+    ) -> Result<(), Rejection> {
         match self.fenced().map(|(_, policy)| policy.token) {
             Some(TokenMode::Observe) => {
                 self.would_refuse.get_or_insert(rejection);
@@ -295,124 +296,6 @@ impl Desk<'_> {
             presented: sequence,
             last,
         })
-    }
-
-    fn settle_before_supersede(&mut self, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
-        let Some((_, policy)) = self.fenced() else {
-            return Ok(None);
-        };
-        let policy = *policy;
-        let Some(fence) = self.fence.as_ref() else {
-            return Ok(None);
-        };
-        let newcomer: Generation = (fence.incarnation, caller.token());
-        let in_the_way: Vec<&Unsettled> = self
-            .view
-            .unsettled
-            .iter()
-            .filter(|other| other.key != self.key && self.must_wait_for(other, newcomer))
-            .collect();
-        let twin = in_the_way.iter().find(|other| {
-            !broken(Rule::TwinIsJudged)
-                && other.generation == newcomer
-                && other.fingerprint == self.admit.fingerprint
-                && ordered_within(other.order, self.admit.policy.order)
-        });
-        if let (Some(first), IfTwin::Refuse | IfTwin::Answer) = (twin, policy.if_twin) {
-            return self.answer_twin(first, policy.if_twin);
-        }
-        let Some(first) = in_the_way.first() else {
-            return Ok(None);
-        };
-        let at_most = match policy.if_older_unsettled {
-            IfOlderUnsettled::Send(_) if self.may_go_ahead_of(&in_the_way) => return Ok(None),
-            IfOlderUnsettled::Send(at_most) | IfOlderUnsettled::Wait(at_most) => Some(at_most),
-            IfOlderUnsettled::Refuse => None,
-        };
-        let stuck = in_the_way.iter().find(|other| other.needs_attention);
-        let predecessor = stuck.unwrap_or(first).key.clone();
-        match (stuck, at_most) {
-            (None, Some(at_most)) if !self.is_observing() => Ok(Some(Ruling::Wait {
-                predecessor,
-                at_most,
-            })),
-            (None | Some(_), Some(_) | None) => {
-                self.refuse_unless_observing(Rejection::PredecessorUnsettled {
-                    predecessor: Box::new(predecessor),
-                    waiting_may_help: stuck.is_none(),
-                })?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Only where the upstream orders both: the newcomer's condition protects it, but an older
-    /// request that carries none could still come after it.
-    fn may_go_ahead_of(&self, in_the_way: &[&Unsettled]) -> bool {
-        let conditional = in_the_way.iter().all(|older| older.conditional);
-        (self.admit.conditional && conditional) || broken(Rule::OnlyConditionalGoesAhead)
-    }
-
-    fn is_observing(&self) -> bool {
-        self.fenced()
-            .is_some_and(|(_, policy)| policy.token == TokenMode::Observe)
-    }
-
-    /// Older generations always; the own generation where order is strict. A request without a token
-    /// waits for every unsettled one.
-    fn must_wait_for(&self, other: &Unsettled, newcomer: Generation) -> bool {
-        let (incarnation, token) = newcomer;
-        if other.generation.0 == incarnation && token.is_none() {
-            return !broken(Rule::TokenlessWaits);
-        }
-        if other.generation == newcomer {
-            return ordered_within(other.order, self.admit.policy.order)
-                && !broken(Rule::StrictWithinGeneration);
-        }
-        other.generation < newcomer && !broken(Rule::SettleBeforeSupersede)
-    }
-
-    fn answer_twin(
-        &mut self,
-        first: &Unsettled,
-        if_twin: IfTwin,
-    ) -> Result<Option<Ruling>, Rejection> {
-        let first_key = first.key.clone();
-        if self.is_observing() {
-            let first = Box::new(first_key);
-            self.refuse_unless_observing(Rejection::NearDuplicate { first })?;
-            return Ok(None);
-        }
-        self.changes.twin = Some(TwinNote {
-            key: self.key.clone(),
-            first: first_key.clone(),
-            fingerprint: self.admit.fingerprint,
-        });
-        let at = self.admit.at;
-        let text = format!(
-            "repeated by its twin {} in the same generation",
-            self.key.id
-        );
-        self.changes.events.push(Event {
-            key: first_key.clone(),
-            at,
-            attempt: None,
-            text,
-        });
-        match if_twin {
-            IfTwin::Answer if first.needs_attention => {
-                Err(Rejection::NeedsAttention(Box::new(first_key)))
-            }
-            IfTwin::Answer => Ok(Some(Ruling::Join {
-                key: first_key,
-                attempt: None,
-                admitted: 0,
-                uncertain: true,
-            })),
-            IfTwin::Refuse | IfTwin::Send => Err(Rejection::NearDuplicate {
-                first: Box::new(first_key),
-            }),
-        }
     }
 
     fn write(&mut self, caller: &Caller) -> Ruling {

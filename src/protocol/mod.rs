@@ -37,6 +37,7 @@ pub mod policy;
 pub mod proofs;
 pub mod rejection;
 mod steer;
+mod supersede;
 pub mod time;
 pub mod view;
 

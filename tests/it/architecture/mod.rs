@@ -144,7 +144,7 @@ fn looks_wrong(source: &Source) -> Vec<String> {
         ));
     }
     let lines = source.text.lines().count();
-    if lines > MOST_LINES && !source.is_tests() && !is_known_long(&source.path, lines) {
+    if lines > MOST_LINES && !source.is_tests() {
         found.push(format!(
             "{}: {lines} lines, which idea is missing?",
             source.path
@@ -159,19 +159,6 @@ fn looks_wrong(source: &Source) -> Vec<String> {
         }
     }
     found
-}
-
-/// Files that are one idea and longer all the same.
-fn is_known_long(path: &str, lines: usize) -> bool {
-    let known = [
-        // Contract §3: the transition function is total and in one place.
-        ("protocol/operation.rs", 650),
-        // Contract §4: admission is one decision, in one order.
-        ("protocol/admission.rs", 600),
-    ];
-    known
-        .iter()
-        .any(|(long, most)| *long == path && lines <= *most)
 }
 
 fn sources() -> Vec<Source> {
