@@ -327,11 +327,10 @@ fn forgetful(mut operation: Operation) -> Operation {
     operation.changed = never;
     for attempt in &mut operation.attempts {
         match attempt.end {
-            AttemptEnd::Silent => {}
-            AttemptEnd::Open(..)
-            | AttemptEnd::Closed(..)
-            | AttemptEnd::Ambiguous(_)
-            | AttemptEnd::Disproved(_) => attempt.at = never,
+            AttemptEnd::Silent | AttemptEnd::Open(..) => {}
+            AttemptEnd::Closed(..) | AttemptEnd::Ambiguous(_) | AttemptEnd::Disproved(_) => {
+                attempt.at = never;
+            }
         }
     }
     if let State::Completed(completion) = &mut operation.state {
