@@ -234,8 +234,9 @@ impl Operation {
     /// Nothing left: the attempt is as if it had never been.
     fn forget_unsent(&mut self, index: usize) {
         let attempt = self.attempts.remove(index);
-        if attempt.resend {
-            // An attempt that sent nothing uses none up.
+        // An attempt that sent nothing uses none up; a disproved one may be of an earlier admission,
+        // whose count is over.
+        if attempt.resend && attempt.may_have_acted() {
             self.resends = self.resends.saturating_sub(1);
         }
         let began_the_lifetime = self

@@ -116,6 +116,9 @@ fn explore_all(worlds: &[Scenario], states: usize) -> Vec<(&Scenario, Found)> {
                         it.depth,
                         if it.complete { "" } else { ", cut off" }
                     );
+                    if let Some(trace) = &it.broken {
+                        println!("{}: {}\n{trace}", scenario.name, scenario.about);
+                    }
                     found.lock().unwrap().push((scenario, it));
                 }
             });

@@ -424,6 +424,34 @@ fn resends_end_with_the_key_the_bytes_the_count_or_the_order() {
     assert_eq!(forbidden(&mut world, &key), Parked::CutOff);
 }
 
+/// A resend of an earlier admission that turns out to have sent nothing gives nothing back to the
+/// count of the present one.
+#[test]
+fn a_late_unsent_of_an_earlier_admission_uses_up_no_less() {
+    let mut world = World::new();
+    let ask = Ask::fenced("k", "107").with(|ask| {
+        ask.policy.settle.resend.as_mut().unwrap().attempts = 1;
+    });
+    let first = world.granted(&ask);
+    world.record(&first, lost());
+    let ResendReply::Granted(asleep) = world.resend(&ask.key()) else {
+        panic!()
+    };
+    world.now_ms += 60_000;
+    world.resolve(&ask.key(), Resolution::NotApplied { new_key: false });
+    let second = world.granted(&ask);
+    world.record(&second, lost());
+    let ResendReply::Granted(only) = world.resend(&ask.key()) else {
+        panic!()
+    };
+    world.record(&only, lost());
+    world.record(&asleep, not_sent());
+    assert_eq!(
+        world.resend(&ask.key()),
+        ResendReply::Forbidden(Parked::ResendsUsedUp)
+    );
+}
+
 #[test]
 fn a_free_effect_is_not_overtaken_by_free_ones_of_its_generation() {
     let mut world = World::new();
