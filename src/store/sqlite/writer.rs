@@ -7,7 +7,8 @@
 //! command is told so. When the COMMIT itself failed, its commands are told that nobody knows.
 //!
 //! One failure is none of these: a disk without room, which SQLite reports before anything is in doubt.
-//! The reserve is given up then, outcomes go on being recorded, and nothing is admitted.
+//! The reserve is given up then, outcomes go on being recorded, and nothing is admitted; what needs no
+//! write, a replay for example, is answered.
 //!
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
 
@@ -278,18 +279,13 @@ impl Writer {
             for (command, answer) in commands {
                 // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether
                 // or not anybody still listens.
-                let obstacle = if !asks_for_attempt(command) {
-                    None
-                } else if answer.is_closed() {
-                    Some(StoreError::Unavailable("withdrawn".to_owned()))
+                let asks = asks_for_attempt(command);
+                let reply = if asks && answer.is_closed() {
+                    Err(StoreError::Unavailable("withdrawn".to_owned()))
                 } else {
-                    closed.clone()
-                };
-                let reply = match obstacle {
-                    Some(obstacle) => Err(obstacle),
-                    None => {
-                        self.decide_one(connection, command, age.lived, &mut tally, &mut decided)?
-                    }
+                    let closed = closed.as_ref().filter(|_| asks);
+                    let (lived, tally) = (age.lived, &mut tally);
+                    self.decide_one(connection, command, closed, lived, tally, &mut decided)?
                 };
                 decided.push(reply);
             }
@@ -347,11 +343,13 @@ impl Writer {
     }
 
     /// One command: view, decision, changes. A record that cannot be read concerns this command
-    /// alone, because nothing was written for it yet.
+    /// alone, because nothing was written for it yet. `closed`: why nothing may be written for it; what
+    /// needs no write, a replay for example, is answered all the same.
     fn decide_one(
         &self,
         connection: &Connection,
         command: &Command,
+        closed: Option<&StoreError>,
         lived: Lived,
         tally: &mut Tally,
         decided: &mut Decided,
@@ -372,6 +370,9 @@ impl Writer {
         let decision = decide(&view, command);
         let changes = &decision.changes;
         if !changes.is_empty() {
+            if let Some(obstacle) = closed {
+                return Ok(Err(obstacle.clone()));
+            }
             decided.moved = true;
             persist::persist(connection, &self.sealer, before, changes, lived, tally).map_err(
                 |error| {
