@@ -31,7 +31,7 @@ use super::persist::{self, Before, Tally};
 use super::purge::Remember;
 use super::reserve::Reserve;
 use super::witness::Sighting;
-use crate::protocol::command::{Admission, Command, Reply, Ruling};
+use crate::protocol::command::{Admission, Command, Reply, ResendReply, Ruling};
 use crate::protocol::decide::decide;
 use crate::protocol::view::Record;
 use crate::store::seal::Sealer;
@@ -109,9 +109,10 @@ struct Batch {
 /// Decided, and not yet true.
 struct Decided {
     replies: Vec<Result<Reply, StoreError>>,
-    /// Does it hold a granted admission? A recorded end? For the failpoints.
+    /// Does it hold a granted admission? A recorded end? A granted resend? For the failpoints.
     intent: bool,
     outcome: bool,
+    resend: bool,
     /// Was anything written?
     moved: bool,
     /// How far the register has come by it, if that was counted up.
@@ -272,6 +273,7 @@ impl Writer {
                 replies: Vec::with_capacity(commands.len()),
                 intent: false,
                 outcome: false,
+                resend: false,
                 moved: false,
                 advanced: None,
             };
@@ -298,6 +300,7 @@ impl Writer {
                     .map_err(|error| Failed::before(&error))?;
                 decided.advanced = Some((position, age));
             }
+            decided.pass_failpoints_before();
             Ok(decided)
         })
     }
@@ -434,6 +437,7 @@ impl Decided {
                 ..
             })) => self.intent = true,
             Ok(Reply::Recorded(_)) => self.outcome = true,
+            Ok(Reply::Resend(ResendReply::Granted(_))) => self.resend = true,
             Ok(
                 Reply::Admission(_)
                 | Reply::Resend(_)
@@ -446,9 +450,21 @@ impl Decided {
         self.replies.push(reply);
     }
 
+    fn pass_failpoints_before(&self) {
+        if self.intent {
+            failpoint::pass("before-intent");
+        }
+        if self.outcome {
+            failpoint::pass("before-outcome-commit");
+        }
+    }
+
     fn pass_failpoints(&self) {
         if self.intent {
             failpoint::pass("after-intent");
+        }
+        if self.resend {
+            failpoint::pass("after-resend");
         }
         if self.outcome {
             failpoint::pass("after-outcome-commit");

@@ -30,11 +30,14 @@ const REQUESTS: usize = 25;
 /// How many kills go by between two looks at everything.
 const AUDIT_EVERY: usize = 10;
 
-const POINTS: [&str; 5] = [
+const POINTS: [&str; 8] = [
+    "before-intent",
     "after-intent",
+    "after-resend",
     "after-first-byte",
     "after-last-byte",
     "after-answer",
+    "before-outcome-commit",
     "after-outcome-commit",
 ];
 
