@@ -119,6 +119,7 @@ impl Campaign {
             self.assert_ledger();
             if number % AUDIT_EVERY == 0 || number == self.kills {
                 self.audit();
+                println!("{number} kills, {} effects", self.upstream.effects().len());
             }
         }
         println!("killed at {points:?}");
