@@ -36,6 +36,7 @@ fn assert_goes_on_by_itself(proxy: &Proxy, upstream: &Upstream) {
     assert_eq!(upstream.effects().len(), 2);
 }
 
+/// B20: where there is no room, new work is refused; nothing is forgotten to make some.
 #[test]
 fn on_a_full_disk_what_was_sent_is_recorded_and_nothing_new_is_sent() {
     let (upstream, proxy) = on_a_disk_that_fails(Keys::Ignored);
