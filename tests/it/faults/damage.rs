@@ -63,6 +63,8 @@ impl AtRest {
     }
 }
 
+type Spoil = fn(&mut Vec<u8>);
+
 fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut content = std::fs::read(path).unwrap();
     change(&mut content);
@@ -159,6 +161,50 @@ fn a_register_with_a_torn_index_is_refused_copied_never_and_may_be_looked_at() {
     assert_eq!(upstream.heads().len(), 3);
 }
 
+/// What SQLite finds in order and the register cannot read.
+#[test]
+fn a_record_that_decayed_stops_its_own_operation_and_no_other() {
+    let (upstream, mut proxy) = stopped_after(2);
+    let whole = AtRest::of(&proxy);
+    let by_hand = Connection::open(&whole.database).unwrap();
+    let decay = "UPDATE operations SET record = x'00' WHERE id = 'k0'";
+    assert_eq!(by_hand.execute(decay, []).unwrap(), 1);
+    drop(by_hand);
+    proxy.start_again();
+    let before = proxy.log().len();
+    for _ in 0..2 {
+        assert_unavailable(&pay(&proxy, "k0").send());
+    }
+    let log = proxy.log();
+    assert!(
+        log[before..].contains("cannot be read") && log[before..].contains("k0"),
+        "{log}"
+    );
+    assert!(pay(&proxy, "k1").send().is_replay());
+    assert_eq!(pay(&proxy, "new").send().status, 201);
+    until_ready(&proxy);
+    assert_eq!(upstream.heads().len(), 3);
+    proxy.stop();
+    whole.put_back();
+    proxy.start_again();
+    assert!(pay(&proxy, "k0").send().is_replay());
+}
+
+#[test]
+fn a_register_without_its_key_is_refused_until_the_key_is_back() {
+    let (upstream, mut proxy) = stopped_after(1);
+    let key = proxy.register().join("key");
+    let away = proxy.register().join("key.away");
+    std::fs::rename(&key, &away).unwrap();
+    let missing = format!("{} is missing", key.display());
+    assert_does_not_start(&mut proxy, &missing);
+    assert!(!key.exists(), "none is made in its place");
+    std::fs::rename(&away, &key).unwrap();
+    proxy.start_again();
+    assert!(pay(&proxy, "k0").send().is_replay());
+    assert_eq!(upstream.heads().len(), 1);
+}
+
 /// The log ends for SQLite where a frame is torn, whatever was committed behind it.
 #[test]
 fn a_torn_log_that_lost_what_the_witness_saw_is_refused() {
@@ -190,7 +236,7 @@ fn a_file_without_a_header_is_no_register() {
     let (upstream, mut proxy) = stopped_after(1);
     let whole = AtRest::of(&proxy);
     let foreign = "is not a register of Fencepost";
-    let nonsense: [(&str, fn(&mut Vec<u8>)); 4] = [
+    let nonsense: [(&str, Spoil); 4] = [
         (foreign, |content| content[..100].fill(0)),
         (foreign, |content| {
             *content = b"dear diary".repeat(1_000);

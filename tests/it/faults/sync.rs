@@ -141,7 +141,7 @@ fn a_checkpoint_that_cannot_be_synced_stops_the_work_and_loses_nothing() {
 }
 
 #[test]
-fn a_disk_that_cannot_sync_is_refused_at_the_start() {
+fn a_disk_that_cannot_sync_or_be_read_is_refused_at_the_start() {
     let (upstream, mut proxy) = on_a_disk_that_fails(Keys::Ignored);
     assert_effect_1(&pay(&proxy, "k").send());
     proxy.stop();
@@ -149,6 +149,8 @@ fn a_disk_that_cannot_sync_is_refused_at_the_start() {
         ("sync proof.new EIO", "fsync of a file fails"),
         ("names proof.new EIO", "renaming a file fails"),
         ("write proof.new EIO", "writing fails"),
+        ("read register.db EIO", "disk I/O error"),
+        ("sync register.db-wal EIO", "disk I/O error"),
     ] {
         proxy.disk().fails(&[order]);
         assert_does_not_start(&mut proxy, step);

@@ -93,13 +93,11 @@ impl Disk {
             "." => self.register.clone(),
             name => self.register.join(name),
         };
-        let mut line = format!("{calls} {}", file(name).display());
-        for word in words {
-            match word.strip_prefix("while=") {
-                Some(name) => line.push_str(&format!(" while={}", file(name).display())),
-                None => line.push_str(&format!(" {word}")),
-            }
-        }
-        line
+        let mut line = vec![calls.to_owned(), file(name).display().to_string()];
+        line.extend(words.map(|word| match word.strip_prefix("while=") {
+            Some(name) => format!("while={}", file(name).display()),
+            None => word.to_owned(),
+        }));
+        line.join(" ")
     }
 }
