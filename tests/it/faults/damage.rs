@@ -180,6 +180,11 @@ fn a_record_that_decayed_stops_its_own_operation_and_no_other() {
         log[before..].contains("cannot be read") && log[before..].contains("k0"),
         "{log}"
     );
+    let said = r#"{"verdict":"applied","reason":"it is in the books"}"#;
+    let path = "/v1/operations/provider/k0/resolve";
+    let resolved = proxy.admin("POST", path).json(said).send();
+    let unreadable = (500, "register-unreadable".to_owned());
+    assert_eq!(resolved.verdict(), unreadable, "nobody knows what it is");
     assert!(pay(&proxy, "k1").send().is_replay());
     assert_eq!(pay(&proxy, "new").send().status, 201);
     until_ready(&proxy);

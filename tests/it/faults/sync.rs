@@ -160,3 +160,25 @@ fn a_disk_that_cannot_sync_or_be_read_is_refused_at_the_start() {
     assert!(pay(&proxy, "k").send().is_replay());
     assert_eq!(upstream.heads().len(), 1);
 }
+
+/// It only notices what is put back: that is worth a warning, and no refusal.
+#[test]
+fn a_witness_that_cannot_be_written_stops_nothing() {
+    let (upstream, mut proxy) = on_a_disk_that_fails(Keys::Ignored);
+    proxy
+        .disk()
+        .fails(&["open,write,sync,names witness.new EIO"]);
+    assert_effect_1(&pay(&proxy, "k").send());
+    until("it is said", || {
+        proxy
+            .log()
+            .contains("the register's witness cannot be written")
+    });
+    assert!(!proxy.disk().failed().is_empty());
+    assert_eq!(proxy.health("/readyz").status, 200);
+    proxy.kill();
+    proxy.disk().heals();
+    proxy.start_again();
+    assert!(pay(&proxy, "k").send().is_replay());
+    assert_eq!(upstream.heads().len(), 1);
+}
