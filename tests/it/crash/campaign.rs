@@ -1,5 +1,5 @@
-//! Kills under random traffic, a hundred at each kind of upstream; `FENCEPOST_CRASH_KILLS=500` says how
-//! many else, for a long run by hand.
+//! Kills under random traffic, a hundred at each kind of upstream, and a quarter as many power cuts;
+//! `FENCEPOST_CRASH_KILLS=500` says how many kills else, for a long run by hand.
 //!
 //! What always holds: after every restart the callers' book and the upstream's ledger agree, and in
 //! the end every operation is settled, or was said to need a person.
@@ -65,9 +65,19 @@ effects:
       if_older_unsettled: { wait: 1s }
 "#;
 
+/// What goes with the process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// Nothing: what was written is there.
+    Process,
+    /// The power: what was not synced is gone.
+    Power,
+}
+
 struct Campaign {
     upstream: Upstream,
     keys: Keys,
+    loss: Loss,
     proxy: Proxy,
     book: Book,
     kills: usize,
@@ -81,7 +91,7 @@ fn said<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str) -> Option<T> {
 }
 
 impl Campaign {
-    fn begin(keys: Keys) -> Self {
+    fn begin(keys: Keys, loss: Loss) -> Self {
         let seed = said("FENCEPOST_CRASH_SEED").unwrap_or_else(|| u64::from(std::process::id()));
         let kills = said("FENCEPOST_CRASH_KILLS").unwrap_or(KILLS);
         println!("FENCEPOST_CRASH_SEED={seed} FENCEPOST_CRASH_KILLS={kills}");
@@ -94,11 +104,22 @@ impl Campaign {
             Keys::Ignored => ("capability: [opaque]", ""),
         };
         let route = format!("{capability}{}", ROUTES.replace("SETTLE", settle));
-        let mut proxy = Proxy::start(Setup::new(upstream.address(), &route));
+        let mut setup = Setup::new(upstream.address(), &route);
+        if loss == Loss::Power {
+            setup = setup.on_a_disk_that_fails();
+            setup.disk().unwrap().remembers_what_is_synced();
+        }
+        let mut proxy = Proxy::start(setup);
         proxy.kill();
+        let kills = match loss {
+            Loss::Process => kills,
+            // Every sync costs a copy.
+            Loss::Power => kills / 4,
+        };
         Self {
             upstream,
             keys,
+            loss,
             proxy,
             book: Book::default(),
             kills,
@@ -158,6 +179,7 @@ impl Campaign {
             Some(status) => assert_eq!(status.signal(), Some(9), "{point}: {status}"),
             None => self.proxy.kill(),
         }
+        self.lose();
         died.is_some()
     }
 
@@ -237,6 +259,15 @@ impl Campaign {
         }
         self.assert_ledger();
         self.proxy.kill();
+        self.lose();
+    }
+
+    /// What else is gone with the process.
+    fn lose(&self) {
+        match self.loss {
+            Loss::Process => {}
+            Loss::Power => self.proxy.disk().loses_what_was_not_synced(),
+        }
     }
 
     fn in_state(&self, state: &str) -> Vec<Value> {
@@ -294,10 +325,16 @@ fn of(head: &Head, field: &str) -> Option<String> {
 /// B01.
 #[test]
 fn kills_at_an_upstream_that_honours_keys_make_no_second_effect() {
-    Campaign::begin(Keys::Honoured).run();
+    Campaign::begin(Keys::Honoured, Loss::Process).run();
 }
 
 #[test]
 fn kills_at_an_upstream_that_cannot_deduplicate_make_no_second_attempt() {
-    Campaign::begin(Keys::Ignored).run();
+    Campaign::begin(Keys::Ignored, Loss::Process).run();
+}
+
+/// E11.
+#[test]
+fn power_cuts_at_an_upstream_that_cannot_deduplicate_make_no_second_attempt() {
+    Campaign::begin(Keys::Ignored, Loss::Power).run();
 }
