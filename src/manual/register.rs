@@ -24,20 +24,25 @@
 //! | fault | what callers see | what you see | what to do |
 //! |---|---|---|---|
 //! | the process is killed, the power fails | a broken connection; a repeat gets what the record holds | at the next start, what was in flight is UNCERTAIN and is settled | nothing |
-//! | a commit or fsync fails, a page cannot be read or written | `503 store-unavailable`; the attempt of that very commit `504 outcome-uncertain` | `/readyz` 503, "poisoned" in the log: this process writes nothing more, because what a later fsync says after a failed one cannot be trusted | check the disk, restart. The operation of that commit may reappear as INTENDED; it is UNCERTAIN then although nothing was sent |
-//! | the disk is full | `503 store-unavailable` for whatever would be sent | `/readyz` 503, "the disk is full". The reserve was given back to the file system, so that outcomes of what was sent before are still recorded | make room; within a second of it admission goes on by itself |
-//! | the volume is read-only, or away | the start is refused; while running as a failed commit | the path in the message | mount it, start |
-//! | a second process is started on it | none | that one ends: "in use by another process" | – |
-//! | one record is damaged | `503 store-unavailable` for that operation alone | its id in the log | restore a backup, or resolve the operation by hand |
-//! | the database is damaged | the start is refused, or commits fail | "is not a register", or SQLite's message | restore a backup |
+//! | a commit or fsync fails, a page cannot be read or written | `503 store-unavailable`, repeats of what is known included. The request whose intent that very commit held: `504 outcome-uncertain`. One that was sent, whose outcome cannot be recorded any more: the upstream's answer, marked `Fencepost-State: uncertain` | `/readyz` 503, "poisoned" there and in the log: this process writes nothing more, because what a later fsync says after a failed one cannot be trusted, also once the disk works again | check the disk, restart. The operation of that commit may reappear as INTENDED; it is UNCERTAIN then although nothing was sent |
+//! | the disk is full | `503 store-unavailable` for whatever would be sent; stored outcomes are still given | `/readyz` 503, "the disk is full". The reserve was given back to the file system, so that outcomes of what was sent before are still recorded. If even that is used up, answers go out marked uncertain and are recorded when there is room. A start is refused: "No space left on device" | make room; within about a second admission goes on by itself, and `/readyz` says so a second later |
+//! | the volume is read-only, or away | the start is refused; while running as a failed commit | the path in the message, "Read-only file system" | mount it, start |
+//! | a second process is started on it | none | that one ends: "in use by another process"; also while the first is frozen or poisoned | – |
+//! | one record is damaged | `503 store-unavailable` for that operation alone | its id in the log. It cannot be resolved either | restore a backup |
+//! | the database is damaged | the start is refused: up to 32 MiB it is read whole, because a damaged index can answer "never seen" without any error, and what was never seen is sent. In a larger one, damage that SQLite notices fails the commit that meets it | "is damaged", with what SQLite found; "is not a register" if not even its head is right | restore a backup. `store backup` reads all of every copy, of whatever size: make them |
+//! | the log beside it (`-wal`) is damaged | the start is refused if its witness saw commits that are lost with it, which it does within about a second | "may have been restored or copied" | as for a restored register, below |
+//! | the witness cannot be written | none | "the register's witness cannot be written": until it can, a restored register may go unnoticed | make its place writable |
 //! | it was written by a newer version | the start is refused | "has format N" | run that version; nothing was changed |
 //! | it was written by an older version | – | "was brought from format 1 to format 2" | nothing. There is no way back: keep a backup from before an upgrade |
 //! | the key file is gone | the start is refused | which file | put it back. Without it the stored requests and answers are lost; nothing can bring them back |
 //! | a copy or an older state of it is started | the start is refused | "may have been restored or copied", with how far the register and its witness had come | see below |
 //! | the wall clock is set, the machine sleeps | none: deadlines count on a clock that goes on during sleep and cannot be set. A key towards an upstream counts as old as the oldest clock says | after a large step forward, lost answers that wait for a person rather than being sent again | set the clock right |
 //!
-//! Reading goes on in all of these for as long as the file can be read: `fencepost operations list`
-//! shows what is known.
+//! While an instance runs, reading goes on in all of these for as long as the file can be read:
+//! `fencepost operations list` shows what is known. With `--register DIR` it does so too where the start is
+//! refused for damage or as restored, but not on a volume that cannot be written.
+//!
+//! The faults of the disk and the damage were tried on the program as it ships (`tests/it/faults`).
 //!
 //! # What it remembers
 //!

@@ -295,6 +295,7 @@ mod tests {
         }
     }
 
+    /// C20: an order, not an equality. C24: of integers, not of doubles.
     #[test]
     fn tokens_order_by_epoch_then_generation_as_integers() {
         let token = |text: &str| FencingToken::parse(text).unwrap();

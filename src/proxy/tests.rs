@@ -1,5 +1,5 @@
 //! The pipeline against a scripted upstream on real sockets, and a register that can be interrupted
-//! between its commit and its reply: the races that no story can bring about at will.
+//! between its commit and its reply, or lose either: the races that no story can bring about at will.
 //!
 //! What always holds: what the caller is told is compared with what the upstream received.
 
@@ -28,13 +28,16 @@ use crate::protocol::view::Record as Found;
 use crate::reconcile::Reconciler;
 use crate::store::memory::MemoryBackend;
 use crate::store::{
-    Backend, OperationPage, OperationQuery, Pending, Register, Stored, StoredResource, Summary,
+    Backend, OperationPage, OperationQuery, Pending, Register, StoreError, Stored, StoredResource,
+    Summary,
 };
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Scope};
 use crate::wire::reply::Reply;
+
+mod commits;
 
 const INSTANCE: InstanceId = InstanceId(1);
 
@@ -66,16 +69,34 @@ const FENCED: &str = "
 /// What happens after an admission was granted and committed, before its sender knows.
 type AfterGrant = Box<dyn Fn(usize) + Send + Sync>;
 
-/// A register in memory that calls out after each grant.
+/// What becomes of a command.
+enum Fate {
+    /// It is done and answered.
+    Answered,
+    /// It is done, and nobody hears of it.
+    ReplyLost,
+    /// It is not done; this is what is heard.
+    NotDone(StoreError),
+}
+
+/// Says what becomes of each command.
+type Fates = Box<dyn Fn(&Command) -> Fate + Send + Sync>;
+
+/// A register in memory that calls out after each grant, and loses what it is told to.
 struct Interrupted {
     inner: MemoryBackend,
     grants: Mutex<usize>,
     after_grant: AfterGrant,
+    fates: Fates,
 }
 
 impl Backend for Interrupted {
     fn apply(&self, command: Command) -> Pending<'_, Replied> {
         Box::pin(async move {
+            let fate = (self.fates)(&command);
+            if let Fate::NotDone(fault) = fate {
+                return Err(fault);
+            }
             let reply = self.inner.apply(command).await?;
             if let Replied::Admission(admission) = &reply
                 && matches!(admission.ruling, Ruling::Granted(_))
@@ -87,7 +108,10 @@ impl Backend for Interrupted {
                 };
                 (self.after_grant)(number);
             }
-            Ok(reply)
+            match fate {
+                Fate::ReplyLost => Err(StoreError::CommitUnknown("its reply was lost".to_owned())),
+                Fate::Answered | Fate::NotDone(_) => Ok(reply),
+            }
         })
     }
 
@@ -156,6 +180,21 @@ impl Bench {
         (instance, inner): (InstanceId, MemoryBackend),
         after_grant: AfterGrant,
     ) -> Self {
+        let backend = Interrupted {
+            inner,
+            grants: Mutex::default(),
+            after_grant,
+            fates: Box::new(|_| Fate::Answered),
+        };
+        Self::on(upstreams, rules, instance, backend)
+    }
+
+    fn on(
+        upstreams: &[SocketAddr],
+        rules: &str,
+        instance: InstanceId,
+        backend: Interrupted,
+    ) -> Self {
         use std::fmt::Write;
         let mut text = "version: 1\nupstreams:\n".to_owned();
         for (number, upstream) in upstreams.iter().enumerate() {
@@ -168,11 +207,6 @@ impl Bench {
         }
         let (config, _) = config::parse(&text, "test.yaml").unwrap();
         let gateways: Vec<_> = config.upstreams.iter().map(gateway).collect();
-        let backend = Interrupted {
-            inner,
-            grants: Mutex::default(),
-            after_grant,
-        };
         let dispatcher = Dispatcher {
             register: Register::new(Arc::new(backend), instance),
             clock: Clock::system().unwrap(),

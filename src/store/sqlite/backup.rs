@@ -15,6 +15,7 @@ use rusqlite::backup::{Backup, StepResult};
 
 use super::ground::{self, Ground};
 use super::schema::{self, Found};
+use super::soundness;
 use super::{OpenError, about};
 use crate::clock::Clock;
 
@@ -149,12 +150,9 @@ fn checked(aside: &Path, to: &Path) -> Result<(), BackupError> {
         source,
     };
     let copy = Connection::open(aside).map_err(failed)?;
-    let found: String = copy
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(failed)?;
-    if found == "ok" {
+    let Some(found) = soundness::flaw(&copy).map_err(failed)? else {
         return Ok(());
-    }
+    };
     Err(BackupError::Unsound {
         path: to.to_owned(),
         found,

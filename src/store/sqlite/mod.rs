@@ -26,6 +26,7 @@ mod reserve;
 #[cfg(test)]
 mod sabotage;
 mod schema;
+mod soundness;
 #[cfg(test)]
 mod tests;
 mod witness;

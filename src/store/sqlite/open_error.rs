@@ -76,6 +76,17 @@ pub enum OpenError {
         /// Which file.
         path: PathBuf,
     },
+    /// Something in it is not as SQLite left it.
+    #[error(
+        "{path} is damaged ({found}): it may have forgotten what was sent. Nothing was changed. Put a \
+         backup in its place"
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What SQLite found first.
+        found: String,
+    },
     /// It was written by a newer version.
     #[error("{path} has format {found}, this version reads up to {known}")]
     FormatTooNew {
@@ -170,9 +181,13 @@ pub enum OpenError {
 
 impl OpenError {
     pub(super) fn database(path: &Path) -> impl FnOnce(rusqlite::Error) -> Self {
-        move |source| Self::Database {
-            path: path.to_owned(),
-            source,
+        let path = path.to_owned();
+        move |source| match source.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DatabaseCorrupt) => Self::Damaged {
+                path,
+                found: source.to_string(),
+            },
+            Some(_) | None => Self::Database { path, source },
         }
     }
 }

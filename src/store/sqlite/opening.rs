@@ -1,7 +1,7 @@
 //! Opening the embedded register.
 //!
-//! What always holds: a register is either opened whole or not at all: ground, file, keys, witness,
-//! in this order.
+//! What always holds: a register is either opened whole or not at all: ground, file, soundness, keys,
+//! witness, in this order.
 //!
 //! What it does not do: judge any of them itself.
 
@@ -19,6 +19,7 @@ use super::purge::Remember;
 use super::read::Readers;
 use super::reserve::Reserve;
 use super::schema::{self, Found};
+use super::soundness;
 use super::witness::Witness;
 use super::writer::{Parts, Poison, Writer};
 use crate::clock::Clock;
@@ -107,6 +108,10 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
     let (connection, found) = schema::open_writer(&path)?;
     if found == Found::Nothing && !options.create {
         return Err(OpenError::Missing { path: options.path });
+    }
+    // One may look at a damaged one.
+    if options.restored != Restored::Overlook {
+        soundness::prove(&connection, &path)?;
     }
     let beside = ground.dir().join("witness");
     let witness = Witness::at(options.witness.unwrap_or(beside));

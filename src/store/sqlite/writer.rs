@@ -7,7 +7,8 @@
 //! command is told so. When the COMMIT itself failed, its commands are told that nobody knows.
 //!
 //! One failure is none of these: a disk without room, which SQLite reports before anything is in doubt.
-//! The reserve is given up then, outcomes go on being recorded, and nothing is admitted.
+//! The reserve is given up then, outcomes go on being recorded, and nothing is admitted; what needs no
+//! write, a replay for example, is answered.
 //!
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
 
@@ -30,7 +31,7 @@ use super::persist::{self, Before, Tally};
 use super::purge::Remember;
 use super::reserve::Reserve;
 use super::witness::Sighting;
-use crate::protocol::command::{Admission, Command, Reply, Ruling};
+use crate::protocol::command::{Admission, Command, Reply, ResendReply, Ruling};
 use crate::protocol::decide::decide;
 use crate::protocol::view::Record;
 use crate::store::seal::Sealer;
@@ -108,9 +109,10 @@ struct Batch {
 /// Decided, and not yet true.
 struct Decided {
     replies: Vec<Result<Reply, StoreError>>,
-    /// Does it hold a granted admission? A recorded end? For the failpoints.
+    /// Does it hold a granted admission? A recorded end? A granted resend? For the failpoints.
     intent: bool,
     outcome: bool,
+    resend: bool,
     /// Was anything written?
     moved: bool,
     /// How far the register has come by it, if that was counted up.
@@ -271,6 +273,7 @@ impl Writer {
                 replies: Vec::with_capacity(commands.len()),
                 intent: false,
                 outcome: false,
+                resend: false,
                 moved: false,
                 advanced: None,
             };
@@ -278,18 +281,13 @@ impl Writer {
             for (command, answer) in commands {
                 // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether
                 // or not anybody still listens.
-                let obstacle = if !asks_for_attempt(command) {
-                    None
-                } else if answer.is_closed() {
-                    Some(StoreError::Unavailable("withdrawn".to_owned()))
+                let asks = asks_for_attempt(command);
+                let reply = if asks && answer.is_closed() {
+                    Err(StoreError::Unavailable("withdrawn".to_owned()))
                 } else {
-                    closed.clone()
-                };
-                let reply = match obstacle {
-                    Some(obstacle) => Err(obstacle),
-                    None => {
-                        self.decide_one(connection, command, age.lived, &mut tally, &mut decided)?
-                    }
+                    let closed = closed.as_ref().filter(|_| asks);
+                    let (lived, tally) = (age.lived, &mut tally);
+                    self.decide_one(connection, command, closed, lived, tally, &mut decided)?
                 };
                 decided.push(reply);
             }
@@ -302,6 +300,7 @@ impl Writer {
                     .map_err(|error| Failed::before(&error))?;
                 decided.advanced = Some((position, age));
             }
+            decided.pass_failpoints_before();
             Ok(decided)
         })
     }
@@ -347,11 +346,13 @@ impl Writer {
     }
 
     /// One command: view, decision, changes. A record that cannot be read concerns this command
-    /// alone, because nothing was written for it yet.
+    /// alone, because nothing was written for it yet. `closed`: why nothing may be written for it; what
+    /// needs no write, a replay for example, is answered all the same.
     fn decide_one(
         &self,
         connection: &Connection,
         command: &Command,
+        closed: Option<&StoreError>,
         lived: Lived,
         tally: &mut Tally,
         decided: &mut Decided,
@@ -372,6 +373,9 @@ impl Writer {
         let decision = decide(&view, command);
         let changes = &decision.changes;
         if !changes.is_empty() {
+            if let Some(obstacle) = closed {
+                return Ok(Err(obstacle.clone()));
+            }
             decided.moved = true;
             persist::persist(connection, &self.sealer, before, changes, lived, tally).map_err(
                 |error| {
@@ -433,6 +437,7 @@ impl Decided {
                 ..
             })) => self.intent = true,
             Ok(Reply::Recorded(_)) => self.outcome = true,
+            Ok(Reply::Resend(ResendReply::Granted(_))) => self.resend = true,
             Ok(
                 Reply::Admission(_)
                 | Reply::Resend(_)
@@ -445,9 +450,21 @@ impl Decided {
         self.replies.push(reply);
     }
 
+    fn pass_failpoints_before(&self) {
+        if self.intent {
+            failpoint::pass("before-intent");
+        }
+        if self.outcome {
+            failpoint::pass("before-outcome-commit");
+        }
+    }
+
     fn pass_failpoints(&self) {
         if self.intent {
             failpoint::pass("after-intent");
+        }
+        if self.resend {
+            failpoint::pass("after-resend");
         }
         if self.outcome {
             failpoint::pass("after-outcome-commit");

@@ -53,7 +53,8 @@ impl Wording {
                     .to_owned()
             }
             Fault::StoreUnavailable => {
-                "The intent cannot be recorded, so nothing was sent. Send the same request again."
+                "This request cannot be recorded, so nothing was sent for it. Send the same request \
+                 again, under the same identity: an earlier one may have been sent."
                     .to_owned()
             }
             Fault::UpstreamUnreachable => {

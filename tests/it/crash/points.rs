@@ -16,7 +16,7 @@ struct Point {
 }
 
 /// Before the outcome is on disk: nobody can know.
-const IN_DOUBT: [Point; 4] = [
+const IN_DOUBT: [Point; 5] = [
     Point {
         name: "after-intent",
         heads: 0,
@@ -34,6 +34,11 @@ const IN_DOUBT: [Point; 4] = [
     },
     Point {
         name: "after-answer",
+        heads: 1,
+        effects: 1,
+    },
+    Point {
+        name: "before-outcome-commit",
         heads: 1,
         effects: 1,
     },
@@ -62,6 +67,22 @@ fn assert_effect_1(answer: &Answer, point: &str) {
     assert_eq!(seen, (201, r#"{"id":"effect-1"}"#.to_owned()), "{point}");
 }
 
+#[test]
+fn what_was_never_committed_is_as_if_nobody_had_asked() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let mut proxy = Proxy::dying_at(Setup::opaque(upstream.address()), "before-intent");
+    dies_of(&mut proxy, "before-intent");
+    assert_eq!(upstream.text(), "", "not a byte");
+    proxy.start_again();
+    let list = proxy.read("/v1/operations");
+    assert_eq!(list["operations"].as_array().unwrap().len(), 0);
+    let told = call(&proxy).send();
+    assert_effect_1(&told, "before-intent");
+    assert!(!told.is_replay());
+    assert_eq!(upstream.heads().len(), 1);
+}
+
+/// B01: in doubt at once, not "in progress" until something expires.
 #[test]
 fn an_upstream_that_honours_keys_has_one_effect_wherever_the_proxy_dies() {
     for Point { name, heads, .. } in IN_DOUBT {

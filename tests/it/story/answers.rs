@@ -10,6 +10,7 @@ use crate::support::setup::Setup;
 use crate::support::upstream::Keys;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
+/// B07, B08.
 #[test]
 fn a_400_is_passed_on_and_leaves_the_identity_free_for_the_corrected_request() {
     let upstream = Upstream::start(Keys::Honoured);
@@ -37,6 +38,7 @@ fn a_400_is_passed_on_and_leaves_the_identity_free_for_the_corrected_request() {
     assert_eq!(keys[0], keys[1]);
 }
 
+/// B07.
 #[test]
 fn a_402_is_kept_and_given_again_without_asking() {
     let upstream = Upstream::start(Keys::Honoured);
@@ -75,6 +77,7 @@ fn a_stored_refusal_of_a_derived_identity_lets_a_corrected_request_in_under_a_ne
     );
 }
 
+/// B07.
 #[test]
 fn a_500_at_an_upstream_that_cannot_deduplicate_waits_for_a_person() {
     for status in [302, 408, 409, 500, 502, 503, 504] {

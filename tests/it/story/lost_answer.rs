@@ -78,6 +78,7 @@ fn a_changed_payload_under_the_same_identity_is_refused_after_it_completed() {
     assert_eq!(bodies(&upstream), [r#"{"amount":5}"#]);
 }
 
+/// B15.
 #[test]
 fn a_changed_payload_is_refused_at_once_while_the_first_is_in_flight() {
     let upstream = Upstream::start(Keys::Honoured);

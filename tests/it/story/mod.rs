@@ -8,6 +8,7 @@
 //! the proxy itself dies is in `crash`.
 
 mod answers;
+mod bytes;
 mod drain;
 mod hygiene;
 mod lost_answer;

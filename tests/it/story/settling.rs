@@ -132,6 +132,7 @@ effects:
     never.open();
 }
 
+/// B28.
 #[test]
 fn a_caller_whose_patience_ends_is_told_that_nobody_knows_and_gets_the_answer_later() {
     let upstream = Upstream::start(Keys::Honoured);

@@ -11,6 +11,7 @@ use crate::support::script::Script;
 use crate::support::setup::Setup;
 use crate::support::upstream::Keys;
 
+/// B17, B18.
 #[test]
 fn two_identical_requests_at_once_are_one() {
     let upstream = Upstream::start(Keys::Ignored);
@@ -35,6 +36,7 @@ fn two_identical_requests_at_once_are_one() {
     assert_eq!(upstream.heads().len(), 1);
 }
 
+/// B17.
 #[test]
 fn a_repeat_that_hangs_up_while_it_waits_changes_nothing_for_the_first() {
     let upstream = Upstream::start(Keys::Ignored);
@@ -50,6 +52,7 @@ fn a_repeat_that_hangs_up_while_it_waits_changes_nothing_for_the_first() {
     assert_eq!(upstream.heads().len(), 1);
 }
 
+/// B17, B28.
 #[test]
 fn a_repeat_whose_patience_ends_is_told_that_the_first_is_in_flight() {
     let upstream = Upstream::start(Keys::Ignored);
@@ -77,6 +80,7 @@ effects:
     assert_eq!(upstream.heads().len(), 1);
 }
 
+/// B16.
 #[test]
 fn sixty_four_at_once_under_each_of_ten_keys_make_ten_effects() {
     let upstream = Upstream::start(Keys::Ignored);

@@ -23,6 +23,7 @@ effects:
     Proxy::start(Setup::new(upstream.address(), &route))
 }
 
+/// C24.
 #[test]
 fn a_token_has_one_text_form() {
     let upstream = Upstream::start(Keys::Honoured);
@@ -59,6 +60,30 @@ fn a_token_has_one_text_form() {
     assert_refused(&alice, 412, "stale-fencing-token", "never");
 }
 
+/// C24: one more than a double can count to, through every door that shows a token.
+#[test]
+fn a_token_keeps_its_last_digit() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let proxy = Proxy::start(Setup::payments(upstream.address()));
+    let large = "9007199254740993";
+    assert_eq!(publish(&proxy, large, "{}").send().status, 201);
+    let resource = proxy.read(&format!("/v1/resources/{}", in_path(RESOURCE)));
+    assert_eq!(
+        resource["token"], large,
+        "text, since readers parse doubles"
+    );
+    let id = format!("publish:2026-09-13:{large}");
+    let shown = operation(&proxy, &id).to_string();
+    assert!(shown.contains(&format!("\"{large}\"")), "{shown}");
+    let listed = proxy.command(&["resources", "list"]);
+    assert!(String::from_utf8_lossy(&listed.stdout).contains(large));
+    let again = publish(&proxy, resource["token"].as_str().unwrap(), "{}").send();
+    assert!(again.is_replay());
+    let one_less = publish(&proxy, "9007199254740992", "{}").send();
+    assert_refused(&one_less, 412, "stale-fencing-token", "never");
+}
+
+/// C20.
 #[test]
 fn a_missing_token_is_asked_for() {
     let upstream = Upstream::start(Keys::Honoured);

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::call::{Answer, Call};
+use super::disk::Disk;
 use super::gate::{eventually, until};
 use super::setup::{OPERATOR, Setup};
 
@@ -105,6 +106,11 @@ impl Proxy {
         assert!(self.child.try_wait().unwrap().is_some(), "still running");
         self.child = spawn_with(&self.setup, None, arguments);
         self.becomes_ready()
+    }
+
+    /// The disk of its register; panics unless it was set up with one that fails.
+    pub fn disk(&self) -> &Disk {
+        self.setup.disk().expect("set up on a disk that fails")
     }
 
     /// The directory of its register.
@@ -247,6 +253,9 @@ fn spawn_with(setup: &Setup, failpoint: Option<&str>, arguments: &[&str]) -> Chi
         .stderr(log);
     if let Some(name) = failpoint {
         command.env("FENCEPOST_FAILPOINT", name);
+    }
+    if let Some(disk) = setup.disk() {
+        disk.stand_under(&mut command);
     }
     command.spawn().unwrap()
 }

@@ -1,13 +1,14 @@
 //! How a proxy under test is set up: one upstream, everything else on ports of its own.
 //!
 //! What always holds: the config is written once and stays the same over restarts, as do the ports
-//! and the register; only a failpoint may differ from one start to the next.
+//! and the register; only a failpoint may differ from one start to the next, and what its disk does.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::disk::Disk;
 use super::ports;
 
 /// The operator's name and token in every config made here.
@@ -19,6 +20,7 @@ pub struct Setup {
     pub listener: SocketAddr,
     pub admin: SocketAddr,
     pub health: SocketAddr,
+    disk: Option<Disk>,
 }
 
 impl Setup {
@@ -30,6 +32,7 @@ impl Setup {
             listener: at(ports::free()),
             admin: at(ports::free()),
             health: at(ports::free()),
+            disk: None,
         };
         std::fs::write(setup.path("operator"), OPERATOR.1).unwrap();
         std::fs::write(setup.config(), setup.yaml(upstream, route)).unwrap();
@@ -48,6 +51,20 @@ impl Setup {
     /// The same routes at an upstream that can neither deduplicate nor be asked.
     pub fn opaque(upstream: SocketAddr) -> Self {
         Self::new(upstream, &format!("capability: [opaque]\n{ROUTES}"))
+    }
+
+    /// With a disk that fails when it is told to.
+    pub fn on_a_disk_that_fails(self) -> Self {
+        let disk = Disk::below(self.folder(), &self.register());
+        Self {
+            disk: Some(disk),
+            ..self
+        }
+    }
+
+    /// That disk, if it has one.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
     }
 
     pub fn config(&self) -> PathBuf {

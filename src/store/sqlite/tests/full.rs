@@ -23,6 +23,9 @@ async fn outcomes_are_recorded_from_the_reserve_and_nothing_is_admitted() {
     assert!(recorded.state.is_some());
     assert!(!reserve.exists());
     fs::create_dir(&reserve).unwrap();
+    // What needs no write is answered.
+    let repeat = opening.admit(admit("sent", INSTANCE)).await.unwrap();
+    assert!(matches!(repeat.admission.ruling, Ruling::Replay { .. }));
     for _ in 0..2 {
         let refused = opening.admit(admit("new", INSTANCE)).await;
         assert!(

@@ -1,5 +1,11 @@
 //! What is forgotten, when, and what never.
 
+use proptest::prelude::*;
+use rusqlite::params;
+
+use super::super::age::Lived;
+use super::super::purge::{self, Cursor};
+use super::super::schema;
 use super::*;
 use crate::clock::Manual;
 use crate::protocol::operation::State;
@@ -252,4 +258,68 @@ async fn many_are_forgotten_in_small_steps_while_others_are_served() {
     };
     let page = it.opening.backend.operations(&query);
     assert_eq!(page.await.unwrap().operations.len(), 1);
+}
+
+/// Times around which a unit that is mixed up, or a text that is compared as one, goes wrong.
+fn times() -> impl Strategy<Value = u64> {
+    let edges = [
+        0,
+        1,
+        999_999_999,
+        1_000_000_000,
+        999_999_999_999,
+        1_000_000_000_000,
+        9_999_999_999_999,
+        10_000_000_000_000,
+    ];
+    let near = (proptest::sample::select(edges.to_vec()), 0..3_u64)
+        .prop_map(|(edge, step)| (edge + step).saturating_sub(1));
+    prop_oneof![near, 0..20_000_000_000_000_u64]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// B04: what SQL finds due is what the rule says, with seconds and milliseconds of every length.
+    #[test]
+    fn what_is_forgotten_is_what_is_due(
+        now in times(),
+        answers in times(),
+        ends in proptest::collection::vec(times(), 1..20),
+    ) {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::create(&connection).unwrap();
+        for (sequence, ended) in ends.iter().enumerate() {
+            connection
+                .execute(
+                    "INSERT INTO operations (sequence, id, upstream, principal, incarnation, tenant,
+                        state, unsettled, first_seen_wall_ms, record, answer, ended)
+                     VALUES (?1, ?1, 'u', x'', 0, 't', 'COMPLETED', 0, 0, x'', x'01', ?2)",
+                    params![1 + i64::try_from(sequence).unwrap(), Lived(*ended).column()],
+                )
+                .unwrap();
+        }
+        let remember = Remember { answers: Millis(answers), identities: Millis(u64::MAX) };
+        let mut cursor = Cursor::default();
+        loop {
+            let step = purge::step(&connection, remember, cursor, Lived(now)).unwrap();
+            cursor = step.cursor;
+            if !step.more {
+                break;
+            }
+        }
+        let mut kept = connection
+            .prepare("SELECT answer IS NOT NULL FROM operations ORDER BY sequence")
+            .unwrap();
+        let kept: Vec<bool> = kept
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let expected: Vec<bool> = ends
+            .iter()
+            .map(|ended| ended.checked_add(answers).is_none_or(|due| due > now))
+            .collect();
+        prop_assert_eq!(kept, expected);
+    }
 }
