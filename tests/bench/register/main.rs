@@ -42,6 +42,10 @@ use figures::{Figures, say};
 use load::{Ids, Shape};
 use register::Bench;
 
+/// As in the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Longer than anything here was remembered for.
 const FOR_EVER: Millis = Millis(400 * 86_400_000);
 
