@@ -5,6 +5,8 @@
 //!
 //! What it does not do: load itself (`store`).
 
+use std::sync::Arc;
+
 use super::fence::{Fence, Generation};
 use super::ids::{Fingerprint, InstanceId, OperationKey};
 use super::lease::LeaseFacts;
@@ -27,8 +29,9 @@ pub struct View {
     pub note: Option<TwinNote>,
     /// For a twin's note: the operation that it names.
     pub first: Option<Operation>,
-    /// The unsettled operations of the resource.
-    pub unsettled: Vec<Unsettled>,
+    /// The unsettled operations of the resource, in the order of their admission. Shared, because a
+    /// register that remembers them shows the same list to one command after the other.
+    pub unsettled: Arc<Vec<Unsettled>>,
     /// What this instance knows of the lease.
     pub lease: LeaseFacts,
     /// For a resend: the bytes to send again.

@@ -5,6 +5,8 @@
 //!
 //! What it does not do: write.
 
+use std::sync::Arc;
+
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
@@ -166,9 +168,11 @@ impl load::Rows for Tables<'_> {
             })
     }
 
-    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Vec<Unsettled>, Fault> {
+    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Fault> {
         let operations = self.unsettled_operations(resource)?;
-        Ok(operations.iter().filter_map(Unsettled::of).collect())
+        Ok(Arc::new(
+            operations.iter().filter_map(Unsettled::of).collect(),
+        ))
     }
 
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Fault> {
