@@ -24,10 +24,11 @@ use super::about::{self, About};
 use super::age::{Age, Lived};
 use super::checkpoint::Checkpoints;
 use super::ground::Ground;
-use super::load::{Fault, Tables};
+use super::load::Fault;
 use super::opening::Owner;
-use super::persist::{self, Before, Tally};
+use super::persist::{self, Tally};
 use super::purge::Remember;
+use super::remembered::{OwnRows, Remembered};
 use super::reserve::Reserve;
 use super::witness::Sighting;
 use crate::protocol::command::{Admission, Command, Reply, Ruling};
@@ -71,6 +72,7 @@ pub(super) struct Writer {
     sealer: Arc<Sealer>,
     owner: Owner,
     about: About,
+    remembered: Remembered,
     /// Was anything committed since the position was counted up?
     moved: bool,
     house: House,
@@ -144,6 +146,7 @@ impl Writer {
             owner,
             house: House::new(remember, about.purged),
             about,
+            remembered: Remembered::default(),
             moved: false,
             reserve,
             poison,
@@ -240,14 +243,18 @@ impl Writer {
         commands: &[(Box<Command>, Answer<Reply>)],
         advance: bool,
     ) -> Result<Decided, StoreError> {
-        let mut tried = self.try_transact(commands, advance);
+        // Whatever is written along with a transaction that fails is forgotten with it.
+        let mut remembered = std::mem::take(&mut self.remembered);
+        let mut tried = self.try_transact(&mut remembered, commands, advance);
         if let Err(Failed::Full(why)) = &tried
             && self.make_room(why)
         {
-            tried = self.try_transact(commands, advance);
+            remembered = Remembered::default();
+            tried = self.try_transact(&mut remembered, commands, advance);
         }
         match tried {
             Ok(decided) => {
+                self.remembered = remembered;
                 self.moved |= decided.moved;
                 if let Some((position, age)) = decided.advanced {
                     (self.about.position, self.about.age) = (position, age);
@@ -261,6 +268,7 @@ impl Writer {
 
     fn try_transact(
         &self,
+        remembered: &mut Remembered,
         commands: &[(Box<Command>, Answer<Reply>)],
         advance: bool,
     ) -> Result<Decided, Failed> {
@@ -275,6 +283,9 @@ impl Writer {
                 advanced: None,
             };
             let mut tally = Tally::default();
+            remembered
+                .refresh(connection)
+                .map_err(|error| Failed::before(&error))?;
             for (command, answer) in commands {
                 // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether
                 // or not anybody still listens.
@@ -288,7 +299,8 @@ impl Writer {
                 let reply = match obstacle {
                     Some(obstacle) => Err(obstacle),
                     None => {
-                        self.decide_one(connection, command, age.lived, &mut tally, &mut decided)?
+                        let rows = OwnRows::new(connection, &self.sealer, remembered);
+                        self.decide_one(rows, command, age.lived, &mut tally, &mut decided)?
                     }
                 };
                 decided.push(reply);
@@ -296,6 +308,11 @@ impl Writer {
             tally
                 .write(connection)
                 .map_err(|error| Failed::before(&error))?;
+            #[cfg(test)]
+            remembered.compare(
+                super::load::Tables::new(connection, &self.sealer),
+                connection,
+            );
             if advance {
                 let position = self.about.position.saturating_add(1);
                 about::advance(connection, position, &age)
@@ -350,38 +367,29 @@ impl Writer {
     /// alone, because nothing was written for it yet.
     fn decide_one(
         &self,
-        connection: &Connection,
+        mut rows: OwnRows<'_>,
         command: &Command,
         lived: Lived,
         tally: &mut Tally,
         decided: &mut Decided,
     ) -> Result<Result<Reply, StoreError>, Failed> {
-        let mut rows = Tables::new(connection, &self.sealer);
         let (epoch, own) = (self.about.epoch, self.owner.instance);
         let view = match load::view(&mut rows, command, epoch, own) {
             Ok(view) => view,
             Err(Fault::Record(error)) => return Ok(Err(error)),
             Err(Fault::Database(error)) => return Err(Failed::before(&error)),
         };
-        let before = match (&view.record, rows.own()) {
-            (Some(Record::Operation(operation)), Some(sequence)) => {
-                Some(Before::of(operation, sequence))
-            }
-            (Some(Record::Operation(_) | Record::Twin(_)) | None, _) => None,
-        };
         let decision = decide(&view, command);
-        let changes = &decision.changes;
-        if !changes.is_empty() {
+        if !decision.changes.is_empty() {
             decided.moved = true;
-            persist::persist(connection, &self.sealer, before, changes, lived, tally).map_err(
-                |error| {
-                    if error.is_full() {
-                        Failed::Full(error.to_string())
-                    } else {
-                        Failed::Before(error.to_string())
-                    }
-                },
-            )?;
+            let before = match view.record {
+                Some(Record::Operation(operation)) => Some(operation),
+                Some(Record::Twin(_)) | None => None,
+            };
+            // Nobody else holds the list any more when it is changed.
+            drop(view.unsettled);
+            rows.write(before.as_deref(), &decision.changes, lived, tally)
+                .map_err(Failed::unwritten)?;
         }
         Ok(Ok(decision.reply))
     }
