@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::register::Processor;
+
 #[derive(Clone, Default)]
 pub struct Figures {
     pub elapsed: Duration,
@@ -19,7 +21,8 @@ pub struct Figures {
     pub commands: u64,
     /// Inside transactions, fsync included.
     pub took_us: u64,
-    pub writer_cpu_ns: u64,
+    /// Of the thread that writes.
+    pub cpu: Processor,
     pub written_bytes: u64,
     pub latencies_us: Vec<u32>,
 }
@@ -31,7 +34,8 @@ impl Figures {
         self.transactions += more.transactions;
         self.commands += more.commands;
         self.took_us += more.took_us;
-        self.writer_cpu_ns += more.writer_cpu_ns;
+        self.cpu.all_ns += more.cpu.all_ns;
+        self.cpu.kernel_ns += more.cpu.kernel_ns;
         self.written_bytes += more.written_bytes;
         self.latencies_us.extend_from_slice(&more.latencies_us);
     }
@@ -41,7 +45,11 @@ impl Figures {
     }
 
     fn writer_cpu_us(&self) -> f64 {
-        self.writer_cpu_ns as f64 / 1e3 / self.operations as f64
+        self.cpu.all_ns as f64 / 1e3 / self.operations as f64
+    }
+
+    fn writer_kernel_us(&self) -> f64 {
+        self.cpu.kernel_ns as f64 / 1e3 / self.operations as f64
     }
 
     fn took_us(&self) -> f64 {
@@ -65,6 +73,7 @@ pub fn say(kind: &str, register: &dyn Display, round: usize, figures: &Figures) 
             "commands_per_transaction":
                 rounded(figures.commands as f64 / figures.transactions as f64),
             "writer_cpu_us_per_operation": rounded(figures.writer_cpu_us()),
+            "of_that_in_kernel": rounded(figures.writer_kernel_us()),
             "in_transactions_us_per_operation": rounded(figures.took_us()),
             "written_bytes_per_operation":
                 (figures.written_bytes as f64 / figures.operations as f64).round(),

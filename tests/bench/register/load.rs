@@ -26,7 +26,7 @@ use fencepost::store::permit::Permit;
 use tokio::task::JoinSet;
 
 use crate::figures::Figures;
-use crate::register::{Bench, INSTANCE, writer_cpu_ns, written_bytes};
+use crate::register::{Bench, INSTANCE, Processor, written_bytes};
 
 /// How the operations differ from each other.
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ pub async fn run(bench: &Bench, shape: Shape, concurrency: usize, length: Durati
         read(&commits.transactions),
         read(&commits.commands),
         read(&commits.took_us),
-        writer_cpu_ns(),
+        Processor::of_writer(),
         written_bytes(),
     );
     let begun = Instant::now();
@@ -81,7 +81,7 @@ pub async fn run(bench: &Bench, shape: Shape, concurrency: usize, length: Durati
         transactions: read(&commits.transactions) - before.0,
         commands: read(&commits.commands) - before.1,
         took_us: read(&commits.took_us) - before.2,
-        writer_cpu_ns: writer_cpu_ns() - before.3,
+        cpu: Processor::of_writer().since(before.3),
         written_bytes: written_bytes() - before.4,
         latencies_us,
     }
@@ -147,7 +147,7 @@ impl Caller {
 }
 
 /// Another one each time, and greater than the last.
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
     let now = u64::try_from(now).unwrap() << 12;

@@ -23,16 +23,19 @@
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     unreachable_pub,
     reason = "a benchmark that cannot go on ends with a panic; it measures by clocks, and figures are rounded anyway"
 )]
 
+mod bare;
 mod figures;
 mod fill;
 mod load;
 mod register;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
@@ -82,6 +85,9 @@ enum What {
     Turns {
         #[arg(long)]
         dir: Vec<PathBuf>,
+        /// Takes turns with SQLite alone too, in this folder.
+        #[arg(long)]
+        bare: Option<PathBuf>,
         #[arg(long, default_value_t = 3)]
         rounds: usize,
         #[command(flatten)]
@@ -169,10 +175,11 @@ async fn main() {
         } => fill::unsettled(&dir, operations, shape.shape()).await,
         What::Turns {
             dir,
+            bare,
             rounds,
             pressure,
             shape,
-        } => turns(&dir, rounds, pressure, shape.shape()).await,
+        } => turns(&dir, bare.as_ref(), rounds, pressure, shape.shape()).await,
         What::Purge {
             dir,
             rounds,
@@ -183,8 +190,15 @@ async fn main() {
     }
 }
 
-async fn turns(dirs: &[PathBuf], rounds: usize, pressure: Pressure, shape: Shape) {
+async fn turns(
+    dirs: &[PathBuf],
+    bare: Option<&PathBuf>,
+    rounds: usize,
+    pressure: Pressure,
+    shape: Shape,
+) {
     let mut totals = vec![Figures::default(); dirs.len()];
+    let mut bare_total = Figures::default();
     for round in 0..rounds {
         for (dir, total) in dirs.iter().zip(&mut totals) {
             let bench = Bench::open(dir, FOR_EVER).await;
@@ -193,16 +207,27 @@ async fn turns(dirs: &[PathBuf], rounds: usize, pressure: Pressure, shape: Shape
             say("turn", &dir.display(), round, &figures);
             total.add(&figures);
         }
+        if let Some(dir) = bare.cloned() {
+            let length = Duration::from_secs(pressure.seconds);
+            let measured = tokio::task::spawn_blocking(move || bare::run(&dir, shape, length));
+            let figures = measured.await.unwrap();
+            say("turn", &"SQLite alone", round, &figures);
+            bare_total.add(&figures);
+        }
     }
     for (dir, total) in dirs.iter().zip(&totals) {
         say("total", &dir.display(), rounds, total);
         figures::say_ratios(&dir.display(), &totals[0], total);
     }
+    if bare.is_some() {
+        say("total", &"SQLite alone", rounds, &bare_total);
+        figures::say_ratios(&"register / SQLite alone", &bare_total, &totals[0]);
+    }
 }
 
 /// The two take turns on one open register: `remember` belongs to its opening, so that it is opened
 /// anew for each.
-async fn purge(dir: &PathBuf, rounds: usize, pressure: Pressure, shape: Shape) {
+async fn purge(dir: &Path, rounds: usize, pressure: Pressure, shape: Shape) {
     let (mut without, mut with) = (Figures::default(), Figures::default());
     for round in 0..rounds {
         let bench = Bench::open(dir, FOR_EVER).await;
@@ -224,7 +249,7 @@ async fn purge(dir: &PathBuf, rounds: usize, pressure: Pressure, shape: Shape) {
     figures::say_ratios(&"forgetting / keeping", &without, &with);
 }
 
-async fn restart(dir: &PathBuf, shape: Shape) {
+async fn restart(dir: &Path, shape: Shape) {
     let begun = Instant::now();
     let bench = Bench::open(dir, FOR_EVER).await;
     let opened = begun.elapsed();

@@ -6,7 +6,7 @@
 //! What it does not do: count what readers do.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,17 +92,53 @@ impl Bench {
     }
 }
 
-/// Nanoseconds of processor time that the writer's thread has used.
-pub fn writer_cpu_ns() -> u64 {
-    let threads = fs::read_dir("/proc/self/task").unwrap();
-    for thread in threads.flatten().map(|entry| entry.path()) {
-        let read = |file| fs::read_to_string(thread.join(file)).unwrap_or_default();
-        if read("comm").trim() == "register" {
-            let used = read("schedstat");
-            return used.split(' ').next().unwrap().parse().unwrap();
+/// Processor time that a thread has used.
+#[derive(Clone, Copy, Default)]
+pub struct Processor {
+    pub all_ns: u64,
+    /// Of that, in the kernel: what files cost. Counted in ticks.
+    pub kernel_ns: u64,
+}
+
+impl Processor {
+    /// Of the register's writer; nothing where there is none.
+    pub fn of_writer() -> Self {
+        let threads = fs::read_dir("/proc/self/task").unwrap();
+        let mut threads = threads.flatten().map(|entry| entry.path());
+        let is_writer = |thread: &PathBuf| {
+            fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "register")
+        };
+        threads
+            .find(is_writer)
+            .map(|it| Self::of(&it))
+            .unwrap_or_default()
+    }
+
+    pub fn of_this_thread() -> Self {
+        Self::of(Path::new("/proc/thread-self"))
+    }
+
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            all_ns: self.all_ns - earlier.all_ns,
+            kernel_ns: self.kernel_ns - earlier.kernel_ns,
         }
     }
-    0
+
+    /// From `schedstat` (nanoseconds), and `stat`, whose fifteenth field is hundredths of a second in
+    /// the kernel; the second is a name in brackets.
+    fn of(thread: &Path) -> Self {
+        let field = |file: &str, index: usize| -> u64 {
+            let text = fs::read_to_string(thread.join(file)).unwrap();
+            let text = text.rsplit(')').next().unwrap();
+            let mut fields = text.split_whitespace();
+            fields.nth(index).unwrap().parse().unwrap()
+        };
+        Self {
+            all_ns: field("schedstat", 0),
+            kernel_ns: field("stat", 12) * 10_000_000,
+        }
+    }
 }
 
 /// Bytes that this process has written so far.
