@@ -47,6 +47,16 @@ pub enum Record {
     Twin(TwinNote),
 }
 
+impl Record {
+    /// The operation, if it is one.
+    pub fn into_operation(self) -> Option<Box<Operation>> {
+        match self {
+            Self::Operation(operation) => Some(operation),
+            Self::Twin(_) => None,
+        }
+    }
+}
+
 /// The durable note that a request under one id repeated the unsettled request of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TwinNote {

@@ -51,7 +51,9 @@ impl<K: Eq + Hash, V> Recent<K, V> {
     pub(super) fn insert(&mut self, key: K, value: V) {
         self.old.remove(&key);
         if self.young.len() >= self.at_most && !self.young.contains_key(&key) {
-            self.old = std::mem::take(&mut self.young);
+            // The room of the one that is forgotten serves again.
+            std::mem::swap(&mut self.old, &mut self.young);
+            self.young.clear();
         }
         self.young.insert(key, value);
     }

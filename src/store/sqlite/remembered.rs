@@ -42,11 +42,20 @@ pub(super) struct Remembered {
     version: Option<i64>,
 }
 
-/// Of each, `None` is what was not asked for yet.
 #[derive(Debug, Default)]
 struct Resource {
-    fence: Option<Option<Fence>>,
+    fence: Seen,
+    /// `None`: not asked for yet.
     line: Option<Line>,
+}
+
+/// What is known of a fence.
+#[derive(Debug, Default)]
+enum Seen {
+    #[default]
+    NotAskedFor,
+    Absent,
+    There(Box<Fence>),
 }
 
 /// The unsettled operations of a resource, in the order of their admission.
@@ -111,7 +120,7 @@ impl Remembered {
         if let Some(fence) = &changes.fence
             && let Some(resource) = self.resources.using(&fence.resource)
         {
-            resource.fence = Some(Some(fence.clone()));
+            resource.fence = Seen::There(Box::new(fence.clone()));
         }
         let Some(operation) = changes.operation.as_deref() else {
             return;
@@ -285,11 +294,15 @@ impl Rows for OwnRows<'_> {
     type Fault = Fault;
 
     fn fence(&mut self, key: &ResourceKey) -> Result<Option<Fence>, Fault> {
-        if let Some(known) = &self.resource(key).fence {
-            return Ok(known.clone());
+        match &self.resource(key).fence {
+            Seen::There(fence) => return Ok(Some(Fence::clone(fence))),
+            Seen::Absent => return Ok(None),
+            Seen::NotAskedFor => {}
         }
         let found = self.tables.fence(key)?;
-        self.resource(key).fence = Some(found.clone());
+        self.resource(key).fence = found
+            .clone()
+            .map_or(Seen::Absent, |fence| Seen::There(Box::new(fence)));
         Ok(found)
     }
 
@@ -339,8 +352,11 @@ impl Remembered {
     /// Panics where memory and file differ. Of many entries it looks at some.
     pub(super) fn compare(&self, mut tables: Tables<'_>, connection: &Connection) {
         for (key, resource) in self.resources.iter().take(COMPARED) {
-            if let Some(fence) = &resource.fence {
-                assert_eq!(fence, &tables.fence(key).unwrap());
+            let fence = tables.fence(key).unwrap();
+            match &resource.fence {
+                Seen::NotAskedFor => {}
+                Seen::Absent => assert_eq!(None, fence),
+                Seen::There(known) => assert_eq!(Some(&**known), fence.as_ref()),
             }
             if let Some(line) = &resource.line {
                 let unsettled = tables.unsettled_operations(key).unwrap();

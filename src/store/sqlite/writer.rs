@@ -296,12 +296,11 @@ impl Writer {
                 } else {
                     closed.clone()
                 };
-                let reply = match obstacle {
-                    Some(obstacle) => Err(obstacle),
-                    None => {
-                        let rows = OwnRows::new(connection, &self.sealer, remembered);
-                        self.decide_one(rows, command, age.lived, &mut tally, &mut decided)?
-                    }
+                let reply = if let Some(obstacle) = obstacle {
+                    Err(obstacle)
+                } else {
+                    let rows = OwnRows::new(connection, &self.sealer, remembered);
+                    self.decide_one(rows, command, age.lived, &mut tally, &mut decided)?
                 };
                 decided.push(reply);
             }
@@ -382,10 +381,7 @@ impl Writer {
         let decision = decide(&view, command);
         if !decision.changes.is_empty() {
             decided.moved = true;
-            let before = match view.record {
-                Some(Record::Operation(operation)) => Some(operation),
-                Some(Record::Twin(_)) | None => None,
-            };
+            let before = view.record.and_then(Record::into_operation);
             // Nobody else holds the list any more when it is changed.
             drop(view.unsettled);
             rows.write(before.as_deref(), &decision.changes, lived, tally)
