@@ -26,6 +26,7 @@ mod formats;
 mod full;
 mod keys;
 mod memory;
+mod remembered;
 mod restore;
 
 const INSTANCE: InstanceId = InstanceId(1);
