@@ -394,7 +394,10 @@ impl Writer {
         let Some(connection) = &self.connection else {
             return;
         };
-        match self.checkpoints.run_if_due(connection) {
+        match self
+            .checkpoints
+            .run_if_due(connection, !self.reserve.is_held())
+        {
             Ok(()) => {}
             // Nothing was in doubt, and the log still has it all.
             Err(error) if persist::is_full(&error) => {
