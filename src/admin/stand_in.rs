@@ -168,11 +168,12 @@ impl Tables {
             record: found.map(|operation| Record::Operation(Box::new(operation.clone()))),
             note: None,
             first: None,
-            unsettled: self
-                .of_resource(resource.as_ref())
-                .iter()
-                .filter_map(Unsettled::of)
-                .collect(),
+            unsettled: Arc::new(
+                self.of_resource(resource.as_ref())
+                    .iter()
+                    .filter_map(Unsettled::of)
+                    .collect(),
+            ),
             lease: LeaseFacts::unknown(),
             request: None,
         }

@@ -47,7 +47,7 @@ pub(super) fn steer(view: &View, steer: &Steer) -> Decision {
     let reply = Reply::Steered(Steered::Done {
         incarnation: fence.incarnation,
         mark: fence.mark,
-        in_flight: view.unsettled.clone(),
+        in_flight: view.unsettled.to_vec(),
     });
     let changes = Changes {
         fence: (view.fence.as_ref() != Some(&fence)).then_some(fence),

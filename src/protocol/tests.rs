@@ -123,7 +123,7 @@ impl World {
                 .map(|op| Found::Operation(Box::new(op.clone())))
                 .or_else(|| twin.map(|note| Found::Twin(note.clone()))),
             note: twin.filter(|_| self.operations.contains_key(&key)).cloned(),
-            unsettled: unsettled.into_iter().map(|(_, brief)| brief).collect(),
+            unsettled: Arc::new(unsettled.into_iter().map(|(_, brief)| brief).collect()),
             lease: self.lease.clone(),
             request: self.requests.get(&key).cloned(),
         }

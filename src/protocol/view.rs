@@ -5,6 +5,8 @@
 //!
 //! What it does not do: load itself (`store`).
 
+use std::sync::Arc;
+
 use super::fence::{Fence, Generation};
 use super::ids::{Fingerprint, InstanceId, OperationKey};
 use super::lease::LeaseFacts;
@@ -27,8 +29,9 @@ pub struct View {
     pub note: Option<TwinNote>,
     /// For a twin's note: the operation that it names.
     pub first: Option<Operation>,
-    /// The unsettled operations of the resource.
-    pub unsettled: Vec<Unsettled>,
+    /// The unsettled operations of the resource, in the order of their admission. Shared, because a
+    /// register that remembers them shows the same list to one command after the other.
+    pub unsettled: Arc<Vec<Unsettled>>,
     /// What this instance knows of the lease.
     pub lease: LeaseFacts,
     /// For a resend: the bytes to send again.
@@ -42,6 +45,16 @@ pub enum Record {
     Operation(Box<Operation>),
     /// The note that this identity is a twin of another.
     Twin(TwinNote),
+}
+
+impl Record {
+    /// The operation, if it is one.
+    pub fn into_operation(self) -> Option<Box<Operation>> {
+        match self {
+            Self::Operation(operation) => Some(operation),
+            Self::Twin(_) => None,
+        }
+    }
 }
 
 /// The durable note that a request under one id repeated the unsettled request of another.

@@ -6,6 +6,8 @@
 //!
 //! What it does not do: know how rows are kept.
 
+use std::sync::Arc;
+
 use crate::protocol::command::{Admit, Command};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{Incarnation, InstanceId, OperationKey, ResourceKey};
@@ -23,7 +25,7 @@ pub(super) trait Rows {
     fn operation(&mut self, key: &OperationKey) -> Result<Option<Operation>, Self::Fault>;
     fn note(&mut self, key: &OperationKey) -> Result<Option<TwinNote>, Self::Fault>;
     /// The unsettled operations of a resource, in the order of their admission.
-    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Vec<Unsettled>, Self::Fault>;
+    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Self::Fault>;
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Self::Fault>;
 }
 
@@ -41,7 +43,7 @@ pub(super) fn view<R: Rows>(
         record: None,
         note: None,
         first: None,
-        unsettled: Vec::new(),
+        unsettled: Arc::default(),
         lease: LeaseFacts::unknown(),
         request: None,
     };

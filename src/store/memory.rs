@@ -144,9 +144,11 @@ impl Rows for &Tables {
         Ok(self.notes.get(key).cloned())
     }
 
-    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Vec<Unsettled>, Infallible> {
+    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Infallible> {
         let operations = self.unsettled_of(resource);
-        Ok(operations.into_iter().filter_map(Unsettled::of).collect())
+        Ok(Arc::new(
+            operations.into_iter().filter_map(Unsettled::of).collect(),
+        ))
     }
 
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Infallible> {

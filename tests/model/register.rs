@@ -198,7 +198,7 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
         record: None,
         note: None,
         first: None,
-        unsettled: Vec::new(),
+        unsettled: Arc::default(),
         lease: lease(scenario, proxy),
         request: None,
     };
@@ -220,7 +220,7 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
         }
         Command::Steer(Steer { .. }) => {
             view.fence = world.fence.as_deref().cloned();
-            view.unsettled = unsettled(world);
+            view.unsettled = Arc::new(unsettled(world));
         }
     }
     view
@@ -250,7 +250,7 @@ fn load_admission(world: &World, names: &Names, admit: &Admit, view: &mut View) 
             .map(|record| (*record.operation).clone());
     }
     if view.fence.is_some() {
-        view.unsettled = unsettled(world);
+        view.unsettled = Arc::new(unsettled(world));
     }
 }
 

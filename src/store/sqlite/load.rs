@@ -5,6 +5,8 @@
 //!
 //! What it does not do: write.
 
+use std::sync::Arc;
+
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
@@ -51,32 +53,11 @@ pub(super) const OPERATION: &str =
 pub(super) struct Tables<'c> {
     connection: &'c Connection,
     sealer: &'c Sealer,
-    own: Own,
-}
-
-/// The command's own operation: the one asked for first. The writer updates it where it stands.
-#[derive(Clone, Copy, Debug)]
-enum Own {
-    NotAskedFor,
-    Absent,
-    At(i64),
 }
 
 impl<'c> Tables<'c> {
     pub(super) fn new(connection: &'c Connection, sealer: &'c Sealer) -> Self {
-        Self {
-            connection,
-            sealer,
-            own: Own::NotAskedFor,
-        }
-    }
-
-    /// Where the command's own operation stands, once it was asked for and found.
-    pub(super) fn own(&self) -> Option<i64> {
-        match self.own {
-            Own::NotAskedFor | Own::Absent => None,
-            Own::At(sequence) => Some(sequence),
-        }
+        Self { connection, sealer }
     }
 
     /// An operation with its sequence.
@@ -140,13 +121,7 @@ impl load::Rows for Tables<'_> {
     }
 
     fn operation(&mut self, key: &OperationKey) -> Result<Option<Operation>, Fault> {
-        let found = self.locate(key)?;
-        if let Own::NotAskedFor = self.own {
-            self.own = found
-                .as_ref()
-                .map_or(Own::Absent, |(sequence, _)| Own::At(*sequence));
-        }
-        Ok(found.map(|(_, operation)| operation))
+        Ok(self.locate(key)?.map(|(_, operation)| operation))
     }
 
     fn note(&mut self, key: &OperationKey) -> Result<Option<TwinNote>, Fault> {
@@ -166,9 +141,11 @@ impl load::Rows for Tables<'_> {
             })
     }
 
-    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Vec<Unsettled>, Fault> {
+    fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Fault> {
         let operations = self.unsettled_operations(resource)?;
-        Ok(operations.iter().filter_map(Unsettled::of).collect())
+        Ok(Arc::new(
+            operations.iter().filter_map(Unsettled::of).collect(),
+        ))
     }
 
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Fault> {

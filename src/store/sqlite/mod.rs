@@ -22,6 +22,8 @@ mod opening;
 mod persist;
 mod purge;
 mod read;
+mod recent;
+mod remembered;
 mod reserve;
 #[cfg(test)]
 mod sabotage;

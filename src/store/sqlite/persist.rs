@@ -31,16 +31,6 @@ pub(super) enum Unwritten {
     StrayEvent,
 }
 
-impl Unwritten {
-    /// Is there no room on the disk?
-    pub(super) fn is_full(&self) -> bool {
-        match self {
-            Self::Database(error) => is_full(error),
-            Self::Seal(_) | Self::StrayEvent => false,
-        }
-    }
-}
-
 /// SQLite says so when a write finds no room. Nothing is in doubt then, unlike after a failed fsync:
 /// a transaction whose last page was not written never happened.
 pub(super) fn is_full(error: &rusqlite::Error) -> bool {
@@ -73,16 +63,31 @@ pub(super) struct Tally {
     by_state: [i64; STATE_WORDS.len()],
 }
 
-/// Writes the changes of one decision. `before`: the command's operation, as found. `lived`: how old
-/// the register is.
+/// Where and when changes are written.
+#[derive(Clone, Copy)]
+pub(super) struct Writing<'w> {
+    pub(super) connection: &'w Connection,
+    pub(super) sealer: &'w Sealer,
+    /// How old the register is.
+    pub(super) lived: Lived,
+    /// May there be notes of twins?
+    pub(super) may_have_notes: bool,
+}
+
+/// Writes the changes of one decision. `before`: the command's operation, as found. Answers where the
+/// operation stands that was written, if one was.
 pub(super) fn persist(
-    connection: &Connection,
-    sealer: &Sealer,
+    writing: Writing<'_>,
     before: Option<Before>,
     changes: &Changes,
-    lived: Lived,
     tally: &mut Tally,
-) -> Result<(), Unwritten> {
+) -> Result<Option<i64>, Unwritten> {
+    let Writing {
+        connection,
+        sealer,
+        lived,
+        may_have_notes,
+    } = writing;
     let Changes {
         fence,
         operation,
@@ -96,9 +101,11 @@ pub(super) fn persist(
     if let Some(note) = twin {
         write_note(connection, note)?;
     }
+    let mut written = None;
     if let Some(operation) = operation {
         let sequence = write_operation(connection, sealer, before, operation, lived)?;
-        if before.is_none_or(|before| !before.unsettled) {
+        written = Some(sequence);
+        if may_have_notes && before.is_none_or(|before| !before.unsettled) {
             // A note is only ever made under an identity that is free: never seen, or settled.
             delete_note(connection, &operation.key)?;
         }
@@ -111,7 +118,7 @@ pub(super) fn persist(
     for event in events {
         write_event(connection, event)?;
     }
-    Ok(())
+    Ok(written)
 }
 
 impl Tally {

@@ -25,10 +25,11 @@ use super::about::{self, About};
 use super::age::{Age, Lived};
 use super::checkpoint::Checkpoints;
 use super::ground::Ground;
-use super::load::{Fault, Tables};
+use super::load::Fault;
 use super::opening::Owner;
-use super::persist::{self, Before, Tally};
+use super::persist::{self, Tally};
 use super::purge::Remember;
+use super::remembered::{OwnRows, Remembered};
 use super::reserve::Reserve;
 use super::witness::Sighting;
 use crate::protocol::command::{Admission, Command, Reply, ResendReply, Ruling};
@@ -72,6 +73,7 @@ pub(super) struct Writer {
     sealer: Arc<Sealer>,
     owner: Owner,
     about: About,
+    remembered: Remembered,
     /// Was anything committed since the position was counted up?
     moved: bool,
     house: House,
@@ -146,6 +148,7 @@ impl Writer {
             owner,
             house: House::new(remember, about.purged),
             about,
+            remembered: Remembered::default(),
             moved: false,
             reserve,
             poison,
@@ -242,14 +245,18 @@ impl Writer {
         commands: &[(Box<Command>, Answer<Reply>)],
         advance: bool,
     ) -> Result<Decided, StoreError> {
-        let mut tried = self.try_transact(commands, advance);
+        // Whatever is written along with a transaction that fails is forgotten with it.
+        let mut remembered = std::mem::take(&mut self.remembered);
+        let mut tried = self.try_transact(&mut remembered, commands, advance);
         if let Err(Failed::Full(why)) = &tried
             && self.make_room(why)
         {
-            tried = self.try_transact(commands, advance);
+            remembered = Remembered::default();
+            tried = self.try_transact(&mut remembered, commands, advance);
         }
         match tried {
             Ok(decided) => {
+                self.remembered = remembered;
                 self.moved |= decided.moved;
                 if let Some((position, age)) = decided.advanced {
                     (self.about.position, self.about.age) = (position, age);
@@ -263,6 +270,7 @@ impl Writer {
 
     fn try_transact(
         &self,
+        remembered: &mut Remembered,
         commands: &[(Box<Command>, Answer<Reply>)],
         advance: bool,
     ) -> Result<Decided, Failed> {
@@ -278,6 +286,9 @@ impl Writer {
                 advanced: None,
             };
             let mut tally = Tally::default();
+            remembered
+                .refresh(connection)
+                .map_err(|error| Failed::before(&error))?;
             for (command, answer) in commands {
                 // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether
                 // or not anybody still listens.
@@ -286,14 +297,20 @@ impl Writer {
                     Err(StoreError::Unavailable("withdrawn".to_owned()))
                 } else {
                     let closed = closed.as_ref().filter(|_| asks);
+                    let rows = OwnRows::new(connection, &self.sealer, remembered);
                     let (lived, tally) = (age.lived, &mut tally);
-                    self.decide_one(connection, command, closed, lived, tally, &mut decided)?
+                    self.decide_one(rows, command, closed, lived, tally, &mut decided)?
                 };
                 decided.push(reply);
             }
             tally
                 .write(connection)
                 .map_err(|error| Failed::before(&error))?;
+            #[cfg(test)]
+            remembered.compare(
+                super::load::Tables::new(connection, &self.sealer),
+                connection,
+            );
             if advance {
                 let position = self.about.position.saturating_add(1);
                 about::advance(connection, position, &age)
@@ -350,42 +367,30 @@ impl Writer {
     /// needs no write, a replay for example, is answered all the same.
     fn decide_one(
         &self,
-        connection: &Connection,
+        mut rows: OwnRows<'_>,
         command: &Command,
         closed: Option<&StoreError>,
         lived: Lived,
         tally: &mut Tally,
         decided: &mut Decided,
     ) -> Result<Result<Reply, StoreError>, Failed> {
-        let mut rows = Tables::new(connection, &self.sealer);
         let (epoch, own) = (self.about.epoch, self.owner.instance);
         let view = match load::view(&mut rows, command, epoch, own) {
             Ok(view) => view,
             Err(Fault::Record(error)) => return Ok(Err(error)),
             Err(Fault::Database(error)) => return Err(Failed::before(&error)),
         };
-        let before = match (&view.record, rows.own()) {
-            (Some(Record::Operation(operation)), Some(sequence)) => {
-                Some(Before::of(operation, sequence))
-            }
-            (Some(Record::Operation(_) | Record::Twin(_)) | None, _) => None,
-        };
         let decision = decide(&view, command);
-        let changes = &decision.changes;
-        if !changes.is_empty() {
+        if !decision.changes.is_empty() {
             if let Some(obstacle) = closed {
                 return Ok(Err(obstacle.clone()));
             }
             decided.moved = true;
-            persist::persist(connection, &self.sealer, before, changes, lived, tally).map_err(
-                |error| {
-                    if error.is_full() {
-                        Failed::Full(error.to_string())
-                    } else {
-                        Failed::Before(error.to_string())
-                    }
-                },
-            )?;
+            let before = view.record.and_then(Record::into_operation);
+            // Nobody else holds the list any more when it is changed.
+            drop(view.unsettled);
+            rows.write(before.as_deref(), &decision.changes, lived, tally)
+                .map_err(Failed::unwritten)?;
         }
         Ok(Ok(decision.reply))
     }
@@ -394,7 +399,10 @@ impl Writer {
         let Some(connection) = &self.connection else {
             return;
         };
-        match self.checkpoints.run_if_due(connection) {
+        match self
+            .checkpoints
+            .run_if_due(connection, !self.reserve.is_held())
+        {
             Ok(()) => {}
             // Nothing was in doubt, and the log still has it all.
             Err(error) if persist::is_full(&error) => {

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use super::Writer;
 use crate::store::StoreError;
-use crate::store::sqlite::persist;
+use crate::store::sqlite::persist::{self, Unwritten};
 
 /// How a transaction failed.
 pub(super) enum Failed {
@@ -105,6 +105,13 @@ impl Failed {
             Self::Full(error.to_string())
         } else {
             Self::Before(error.to_string())
+        }
+    }
+
+    pub(super) fn unwritten(error: Unwritten) -> Self {
+        match error {
+            Unwritten::Database(error) => Self::before(&error),
+            Unwritten::Seal(_) | Unwritten::StrayEvent => Self::Before(error.to_string()),
         }
     }
 
