@@ -10,6 +10,7 @@
 
 mod encryption;
 mod field;
+mod inside;
 mod parse;
 mod problems;
 mod profile;
