@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, Uri};
 
+use super::answers::AnswerRules;
 use super::encryption::EncryptionKey;
 use super::secret::Secret;
 use crate::expression::{
@@ -19,7 +20,7 @@ use crate::expression::{
 };
 use crate::protocol::ids::{Tenant, TokenSource, UpstreamId};
 use crate::protocol::operation::IdentityOrigin;
-use crate::protocol::policy::{AnswerTable, Capability, KeyPolicy, KeyValue, Policy, Timeouts};
+use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Policy, Timeouts};
 
 /// A whole config.
 #[derive(Clone, Debug)]
@@ -179,7 +180,7 @@ pub struct Protect {
     /// Its fence; `Some` exactly when the policy has one.
     pub fence: Option<Fence>,
     /// What an answer proves.
-    pub answers: AnswerTable,
+    pub answers: AnswerRules,
     /// The rules of admission and settling.
     pub policy: Arc<Policy>,
     /// How long a repeat waits for the operation in flight.
