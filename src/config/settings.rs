@@ -298,6 +298,15 @@ impl Upstream {
     }
 }
 
+impl Protect {
+    /// Requests with more content than this, in bytes, are identified off the async workers.
+    pub fn slow_above(&self) -> usize {
+        let resource = self.fence.as_ref().map(|fence| fence.resource.slow_above());
+        let once = self.once.template.slow_above();
+        resource.map_or(once, |resource| resource.min(once))
+    }
+}
+
 impl Methods {
     /// Is the method one of them?
     pub fn contain(&self, method: &Method) -> bool {

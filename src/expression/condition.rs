@@ -11,7 +11,6 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::OFF_WORKERS_ABOVE;
 use super::interpreter::{ExpressionError, Program, Root, Scope};
 use super::member::WhyMissing;
 
@@ -104,7 +103,7 @@ impl Condition {
 
     /// Does it take long enough on an answer of this size to keep others waiting?
     pub fn is_slow(&self, status: u16, body: usize) -> bool {
-        self.by_status(status) == ByStatus::Ask && body > OFF_WORKERS_ABOVE
+        self.by_status(status) == ByStatus::Ask && body > self.program.slow_above()
     }
 
     fn by_status(&self, status: u16) -> ByStatus {

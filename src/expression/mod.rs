@@ -7,7 +7,7 @@
 //! conditions on the status never enter the interpreter.
 //!
 //! What it does not do: decide what a missing value means (`wire`), or run anywhere but where it is
-//! called: whoever calls it with more than [`OFF_WORKERS_ABOVE`] bytes does so off the async workers.
+//! called: whoever has more content than `slow_above` says calls it off the async workers.
 
 #![warn(missing_docs)]
 
@@ -31,6 +31,3 @@ pub use member::{JsonPointer, Member, Missing, RequestFacts, WhyMissing};
 pub use path::{AmbiguousPath, PathParams, PathTemplate, PathTemplateError, RequestPath};
 pub use template::{Template, TemplateError};
 pub use xml::XmlPath;
-
-/// Contents above this many bytes are read and evaluated off the async workers.
-pub const OFF_WORKERS_ABOVE: usize = 64 << 10;

@@ -166,3 +166,89 @@ fn parameters<'a>(text: &'a str, essence: &str) -> Option<Vec<(&'a str, &'a str)
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memmem::find(haystack, needle)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPE: &str = "multipart/form-data; boundary=\"b-1\"";
+
+    fn form(parts: &[(&str, &str)]) -> String {
+        let parts = parts.iter();
+        let written =
+            parts.map(|(header, content)| format!("--b-1\r\n{header}\r\n\r\n{content}\r\n"));
+        written.collect::<String>() + "--b-1--\r\n"
+    }
+
+    fn value<'a>(body: &'a str, name: &str) -> Result<&'a str, WhyMissing> {
+        part(&parts(TYPE, body.as_bytes())?, name)?.text()
+    }
+
+    #[test]
+    fn fields_and_files_are_told_apart() {
+        let body = form(&[
+            ("Content-Disposition: form-data; name=\"amount\"", "5"),
+            (
+                "content-disposition: form-data; name=note\r\nContent-Type: text/plain",
+                "a\r\n--b-2\r\nb",
+            ),
+            (
+                "Content-Disposition: form-data; name=\"file\"; filename=\"a;b.pdf\"",
+                "%PDF",
+            ),
+            ("Content-Disposition: form-data; name=\"empty\"", ""),
+        ]);
+        assert_eq!(value(&body, "amount"), Ok("5"));
+        assert_eq!(value(&body, "note"), Ok("a\r\n--b-2\r\nb"));
+        assert_eq!(value(&body, "empty"), Ok(""));
+        assert_eq!(value(&body, "file"), Err(WhyMissing::NotText));
+        assert_eq!(value(&body, "nope"), Err(WhyMissing::Absent));
+        let parts = parts(TYPE, body.as_bytes()).unwrap();
+        assert_eq!(part(&parts, "file").unwrap().content(), b"%PDF");
+        let twice = form(&[
+            ("Content-Disposition: form-data; name=\"a\"", "1"),
+            ("Content-Disposition: form-data; name=\"a\"", "1"),
+        ]);
+        assert_eq!(value(&twice, "a"), Err(WhyMissing::Repeated));
+    }
+
+    #[test]
+    fn what_two_readers_could_take_apart_in_two_ways_is_not_read() {
+        let good = form(&[("Content-Disposition: form-data; name=\"a\"", "1")]);
+        assert_eq!(value(&good, "a"), Ok("1"));
+        for bad in [
+            String::new(),
+            format!("preamble\r\n{good}"),
+            format!("{good}epilogue"),
+            good.replace("--b-1--", "--b-1"),
+            good.replace("\r\n", "\n"),
+            good.replace("name=\"a\"", "name=\"a\"; name=\"b\""),
+            good.replace("name=\"a\"", "name=\"a\\\"\""),
+            good.replace("name=\"a\"", "filename=\"a\""),
+            good.replace("form-data", "attachment"),
+            good.replace(
+                "\r\n\r\n1",
+                "\r\nContent-Transfer-Encoding: base64\r\n\r\n1",
+            ),
+            good.replace(
+                "\r\n\r\n1",
+                "\r\nContent-Disposition: form-data; name=b\r\n\r\n1",
+            ),
+            good.replace("\r\n\r\n1", ";\r\n name=b\r\n\r\n1"),
+        ] {
+            assert_eq!(value(&bad, "a"), Err(WhyMissing::Unreadable), "{bad}");
+        }
+        for content_type in [
+            "multipart/form-data",
+            "multipart/mixed; boundary=b-1",
+            "multipart/form-data; boundary=b-1; boundary=b-2",
+            "multipart/form-data; boundary=",
+            "multipart/form-data; boundary=\"b-1",
+        ] {
+            let read = parts(content_type, good.as_bytes());
+            assert_eq!(read, Err(WhyMissing::Unreadable), "{content_type}");
+        }
+        let many = form(&[("Content-Disposition: form-data; name=a", ""); 1_025]);
+        assert_eq!(parts(TYPE, many.as_bytes()), Err(WhyMissing::Unreadable));
+    }
+}

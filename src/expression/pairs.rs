@@ -74,4 +74,17 @@ mod tests {
         assert_eq!(read("a=1&%61=2", "a"), Err(WhyMissing::Repeated));
         assert_eq!(read("a=%zz", "a"), Err(WhyMissing::NotText));
     }
+
+    #[test]
+    fn all_of_them_or_the_name_that_has_no_value() {
+        let read = |pairs| all(pairs).map(|all| all.len());
+        assert_eq!(read(""), Ok(0));
+        assert_eq!(read("a=1&b=x+y&&c"), Ok(3));
+        assert_eq!(
+            read("a=1&%61=2"),
+            Err(("a".to_owned(), WhyMissing::Repeated))
+        );
+        assert_eq!(read("a=%ff"), Err(("a".to_owned(), WhyMissing::NotText)));
+        assert_eq!(read("%zz=1"), Err(("%zz".to_owned(), WhyMissing::NotText)));
+    }
 }

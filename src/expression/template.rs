@@ -16,7 +16,7 @@ use http::HeaderName;
 
 use super::escape::encode_into;
 use super::graphql::GraphQl;
-use super::interpreter::{Program, Reference, Root, Scope};
+use super::interpreter::{Program, Reference, Root, SLOW_ABOVE, Scope};
 use super::member::{JsonPointer, Member, Missing, RequestFacts, bounded};
 
 /// Text with members, compiled.
@@ -169,6 +169,15 @@ impl Template {
                 && named.is_none_or(|read| name.as_str().eq_ignore_ascii_case(read))
         };
         self.members().any(is_member) || self.references().any(is_reference)
+    }
+
+    /// Contents above this many bytes are read off the async workers.
+    pub fn slow_above(&self) -> usize {
+        let computed = self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) | Part::Member(_) => None,
+            Part::Computed(program) => Some(program.slow_above()),
+        });
+        computed.min().unwrap_or(SLOW_ABOVE)
     }
 
     fn reads(&self, root: Root) -> bool {

@@ -18,7 +18,7 @@ use super::told::{Counted, Teller};
 use crate::config::{Config, Protect};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
-use crate::expression::{OFF_WORKERS_ABOVE, PathParams};
+use crate::expression::PathParams;
 use crate::protocol::command::TokenField;
 use crate::protocol::ids::AttemptId;
 use crate::protocol::operation::IdentityOrigin;
@@ -170,7 +170,7 @@ impl Front {
             error.fault().unwrap_or(broken)
         })?;
         let first_attempt = self.shared.dispatcher.next_attempt();
-        if body.len() <= OFF_WORKERS_ABOVE {
+        if body.len() <= protect.slow_above() {
             return self.identify_here(&head, body, params, protect, first_attempt);
         }
         let (front, params, protect) = (self.clone(), params.clone(), Arc::clone(protect));

@@ -139,6 +139,24 @@ fn a_failed_condition_of_the_request_is_one_under_conditions_too() {
 }
 
 #[test]
+fn only_what_the_content_decides_keeps_others_waiting() {
+    let rules = AnswerRules::contract().with(layer(
+        &[],
+        &[
+            (Applied, "response.status == 200 && response.body.ok"),
+            (Refused, "response.status == 402"),
+        ],
+    ));
+    assert!(!rules.is_slow(200, 65_536));
+    assert!(rules.is_slow(200, 65_537));
+    assert!(!rules.is_slow(402, 1 << 20));
+    let looped = "response.status == 200 && response.body.items.exists(i, i.ok)";
+    let rules = rules.with(layer(&[], &[(Applied, looped)]));
+    assert!(rules.is_slow(200, 4_097));
+    assert!(!rules.is_slow(201, 1 << 20));
+}
+
+#[test]
 fn fields_of_an_answer_are_read_once_or_not_at_all() {
     let rules = AnswerRules::contract().with(layer(
         &[],

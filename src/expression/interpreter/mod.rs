@@ -17,6 +17,7 @@ mod scope;
 mod values;
 
 pub use check::{Reference, Root};
+pub(super) use limits::SLOW_ABOVE;
 pub use program::ExpressionError;
 pub(super) use program::Program;
 pub(super) use scope::Scope;

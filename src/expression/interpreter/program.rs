@@ -111,6 +111,11 @@ impl Program {
         &self.0.references
     }
 
+    /// Contents above this many bytes are evaluated off the async workers.
+    pub(in crate::expression) fn slow_above(&self) -> usize {
+        self.0.shape.slow_above()
+    }
+
     pub(super) fn expression(&self) -> &IdedExpr {
         &self.0.expression
     }

@@ -33,8 +33,16 @@ impl Request {
         }
     }
 
+    fn read(&self, member: Member) -> Result<String, Missing> {
+        self.rendered(&Template::of(member))
+    }
+
     fn render(&self, text: &str) -> Result<String, Missing> {
-        Template::parse(text).unwrap().render(&RequestFacts {
+        self.rendered(&Template::parse(text).unwrap())
+    }
+
+    fn rendered(&self, template: &Template) -> Result<String, Missing> {
+        template.render(&RequestFacts {
             method: &Method::PUT,
             raw_path: "/accounts/a%3A42/2026-09-13",
             path: &self.path,
@@ -76,6 +84,60 @@ fn members_are_read_and_inserted() {
             "{template}"
         );
     }
+}
+
+#[test]
+fn forms_files_xml_and_graphql_are_read() {
+    let mut request = Request::new();
+    let typed = |request: &mut Request, kind: &'static str| {
+        let kind = HeaderValue::from_static(kind);
+        request.headers.insert(http::header::CONTENT_TYPE, kind);
+    };
+    typed(&mut request, "multipart/form-data; boundary=b");
+    request.body = b"--b\r\nContent-Disposition: form-data; name=amount\r\n\r\n5\r\n\
+        --b\r\nContent-Disposition: form-data; name=f; filename=x\r\n\r\nabc\r\n--b--";
+    assert_eq!(request.render("a:{form.amount}").as_deref(), Ok("a:5"));
+    assert_eq!(
+        request.render("a:{form.amount + '0'}").as_deref(),
+        Ok("a:50")
+    );
+    assert_eq!(request.render("a:{size(form)}").as_deref(), Ok("a:1"));
+    assert_eq!(
+        request.render("a:{form.f}").unwrap_err().why,
+        WhyMissing::NotText
+    );
+    let digest = request.read(Member::Multipart("f".to_owned()));
+    // SHA-256 of `abc`, FIPS 180-2, B.1.
+    let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(digest.as_deref(), Ok(known));
+    typed(&mut request, "application/json");
+    request.body = br#"{"query":"q","variables":{"in":{"id":7}},"operationName":"Pay"}"#;
+    let named = request.render("g:{graphql.operationName}:{graphql.in.id}");
+    assert_eq!(named.as_deref(), Ok("g:Pay:7"));
+    // The type says that it is no form, whatever it looks like.
+    assert_eq!(
+        request.render("a:{form.amount}").unwrap_err().why,
+        WhyMissing::Unreadable
+    );
+    typed(&mut request, "text/xml");
+    request.body = b"<a><b>7</b></a>";
+    let path = crate::expression::XmlPath::parse("/a/b").unwrap();
+    assert_eq!(request.read(Member::Xml(path)).as_deref(), Ok("7"));
+}
+
+#[test]
+fn how_much_keeps_others_waiting_depends_on_what_is_done_with_it() {
+    let above = |text| Template::parse(text).unwrap().slow_above();
+    assert_eq!(above("a:{body.x}"), 65_536);
+    assert_eq!(above("a:{body.x + 'x'}"), 65_536);
+    assert_eq!(
+        above("a:{body.x + 'x'}:{size(body.l.filter(i, i > 1))}"),
+        4_096
+    );
+    assert_eq!(
+        above("a:{body.l.exists(i, body.l.exists(j, i + j == 0))}"),
+        0
+    );
 }
 
 #[test]
@@ -313,8 +375,9 @@ proptest! {
         second in ("[a3A:%/é-]{1,5}", "[a3A:%/é-]{1,5}", "[a3A:%/é-]{1,5}"),
         between in (0_usize..8, 0_usize..8),
     ) {
+        // A member, a computed part that is the same value, and a member again.
         let text = format!(
-            "{{body.x}}{}{{body.y}}{}{{body.z}}",
+            "{{body.x}}{}{{'' + body.y}}{}{{body.z}}",
             TEXTS[between.0],
             TEXTS[between.1],
         );
@@ -334,5 +397,20 @@ proptest! {
             template.render(&facts).unwrap()
         };
         prop_assert_eq!(render(&first) == render(&second), first == second);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Whatever stands in a config is a template or a problem inside it.
+    #[test]
+    fn no_text_panics(text in "([a-z:/%]|\\{[a-z0-9.+ '\"\\[\\](){}é-]{0,12}\\}|.){0,8}") {
+        match Template::parse(&text) {
+            Ok(template) => {
+                let _whatever = Request::new().rendered(&template);
+            }
+            Err(error) => prop_assert!(error.offset <= text.len()),
+        }
     }
 }

@@ -9,6 +9,7 @@
 
 mod answers;
 mod drain;
+mod expressions;
 mod hygiene;
 mod lost_answer;
 mod network;
