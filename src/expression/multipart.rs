@@ -248,7 +248,7 @@ mod tests {
             let read = parts(content_type, good.as_bytes());
             assert_eq!(read, Err(WhyMissing::Unreadable), "{content_type}");
         }
-        let many = form(&[("Content-Disposition: form-data; name=a", ""); 1_025]);
+        let many = form(&vec![("Content-Disposition: form-data; name=a", ""); 1_025]);
         assert_eq!(parts(TYPE, many.as_bytes()), Err(WhyMissing::Unreadable));
     }
 }

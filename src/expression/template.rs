@@ -17,7 +17,7 @@ use http::HeaderName;
 use super::escape::encode_into;
 use super::graphql::GraphQl;
 use super::interpreter::{Program, Reference, Root, SLOW_ABOVE, Scope};
-use super::member::{JsonPointer, Member, Missing, RequestFacts, bounded};
+use super::member::{JsonPointer, Member, Missing, RequestFacts, WhyMissing, bounded};
 
 /// Text with members, compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,26 +106,27 @@ impl Template {
 
     /// The text for one request.
     pub fn render(&self, facts: &RequestFacts<'_>) -> Result<String, Missing> {
-        let scope = match self.references().next() {
-            Some(_) => Some(Scope::of_request(&self.references(), facts)?),
-            None => None,
-        };
-        let value = |part: &Part| match part {
-            Part::Text(text) => Ok(Cow::Owned(text.clone())),
-            Part::Member(member) => member.read(facts),
-            Part::Computed(program) => compute(program, scope.as_ref(), facts).map(Cow::Owned),
-        };
-        if let [part] = self.parts.as_slice() {
-            return value(part).map(Cow::into_owned);
-        }
+        let computes = self
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Computed(_)));
+        let scope = computes.then(|| Scope::of_request(&self.references(), facts));
+        let scope = scope.transpose()?;
+        let alone = self.parts.len() == 1;
         let mut out = String::new();
         for part in &self.parts {
-            match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Member(_) | Part::Computed(_) => {
-                    encode_into(&mut out, &value(part)?, |c| self.escapes(c));
+            let value = match part {
+                Part::Text(text) => {
+                    out.push_str(text);
+                    continue;
                 }
+                Part::Member(member) => member.read(facts)?,
+                Part::Computed(program) => Cow::Owned(compute(program, scope.as_ref())?),
+            };
+            if alone {
+                return Ok(value.into_owned());
             }
+            encode_into(&mut out, &value, |c| self.escapes(c));
         }
         Ok(out)
     }
@@ -216,19 +217,10 @@ fn computed(expression: &str, brace: usize) -> Result<Program, TemplateError> {
     })
 }
 
-fn compute(
-    program: &Program,
-    scope: Option<&Scope<'_>>,
-    facts: &RequestFacts<'_>,
-) -> Result<String, Missing> {
-    let value = match scope {
-        Some(scope) => program.text(scope),
-        // It names nothing: there is nothing to fill.
-        None => {
-            return Scope::of_request(&[].iter(), facts)
-                .and_then(|scope| compute(program, Some(&scope), facts));
-        }
-    };
+fn compute(program: &Program, scope: Option<&Scope<'_>>) -> Result<String, Missing> {
+    let value = scope
+        .ok_or(WhyMissing::Failed)
+        .and_then(|scope| program.text(scope));
     value.and_then(bounded).map_err(|why| Missing {
         field: format!("expression `{}`", program.source().trim()),
         why,
