@@ -57,17 +57,11 @@ impl<'a> Field<'a> {
 
     /// An error inside a text, `offset` bytes from its start.
     pub(super) fn error_within(&self, offset: usize, message: impl Into<String>) {
-        let mut at = self.node.at;
-        if let Value::Scalar(Scalar {
-            text,
-            shift: Some(shift),
-        }) = &self.node.value
-        {
-            let before = text
-                .get(..offset)
-                .map_or(0, |before| before.chars().count());
-            at.column = at.column.saturating_add(*shift).saturating_add(before);
-        }
+        let own = self.node.at;
+        let at = match &self.node.value {
+            Value::Scalar(Scalar { text, inside }) => inside.place(own, text, offset),
+            Value::Null | Value::List(_) | Value::Map(_) => own,
+        };
         self.findings.error(&self.path, at, message);
     }
 

@@ -8,8 +8,10 @@
 
 #![warn(missing_docs)]
 
+mod answers;
 mod encryption;
 mod field;
+mod inside;
 mod parse;
 mod problems;
 mod profile;
@@ -18,6 +20,7 @@ mod secret;
 mod settings;
 mod tree;
 
+pub use answers::AnswerRules;
 pub use encryption::EncryptionKey;
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use secret::Secret;

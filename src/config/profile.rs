@@ -7,6 +7,7 @@
 //!
 //! What it does not do: read profiles from a directory (a later version; [`find`] is the seam).
 
+use super::inside::Inside;
 use super::problems::{Findings, Place};
 use super::tree::{Entry, Node, Value, build};
 
@@ -78,7 +79,7 @@ fn relocate(node: &mut Node, at: Place) {
     node.at = at;
     match &mut node.value {
         Value::Null => {}
-        Value::Scalar(scalar) => scalar.shift = None,
+        Value::Scalar(scalar) => scalar.inside = Inside::Unknown,
         Value::List(items) => items.iter_mut().for_each(|item| relocate(item, at)),
         Value::Map(entries) => {
             for entry in entries {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::{HeaderName, Method, Uri};
 
+use super::answers::AnswerRules;
 use super::encryption::EncryptionKey;
 use super::secret::Secret;
 use crate::expression::{
@@ -19,7 +20,7 @@ use crate::expression::{
 };
 use crate::protocol::ids::{Tenant, TokenSource, UpstreamId};
 use crate::protocol::operation::IdentityOrigin;
-use crate::protocol::policy::{AnswerTable, Capability, KeyPolicy, KeyValue, Policy, Timeouts};
+use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Policy, Timeouts};
 
 /// A whole config.
 #[derive(Clone, Debug)]
@@ -179,7 +180,7 @@ pub struct Protect {
     /// Its fence; `Some` exactly when the policy has one.
     pub fence: Option<Fence>,
     /// What an answer proves.
-    pub answers: AnswerTable,
+    pub answers: AnswerRules,
     /// The rules of admission and settling.
     pub policy: Arc<Policy>,
     /// How long a repeat waits for the operation in flight.
@@ -294,6 +295,15 @@ impl Upstream {
         self.key
             .as_ref()
             .is_some_and(|key| key.policy.value == KeyValue::Caller)
+    }
+}
+
+impl Protect {
+    /// Requests with more content than this, in bytes, are identified off the async workers.
+    pub fn slow_above(&self) -> usize {
+        let resource = self.fence.as_ref().map(|fence| fence.resource.slow_above());
+        let once = self.once.template.slow_above();
+        resource.map_or(once, |resource| resource.min(once))
     }
 }
 

@@ -8,6 +8,7 @@
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
+use super::inside::Inside;
 use super::problems::{Findings, Place};
 
 /// Deeper than any config has reason to be.
@@ -31,9 +32,7 @@ pub(super) enum Value {
 #[derive(Clone, Debug)]
 pub(super) struct Scalar {
     pub(super) text: String,
-    /// Columns from the node's place to the first character of the text; `None` where an offset into
-    /// the text is no column (escapes, several lines).
-    pub(super) shift: Option<usize>,
+    pub(super) inside: Inside,
 }
 
 #[derive(Clone, Debug)]
@@ -121,7 +120,7 @@ impl Builder<'_> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_marks(at, anchor, tag.is_some());
-                let value = scalar(self.source, &text, style, span);
+                let value = scalar(self.source, &text, style, at);
                 self.place(Node { at, value });
             }
             Event::SequenceStart(anchor, tag) => {
@@ -210,27 +209,13 @@ fn read_key(node: Node, findings: &Findings) -> Key {
     }
 }
 
-fn scalar(source: &str, text: &str, style: ScalarStyle, span: Span) -> Value {
-    let quotes = match style {
-        ScalarStyle::Plain if matches!(text, "" | "~" | "null") => return Value::Null,
-        ScalarStyle::Plain => Some(0),
-        ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Some(1_usize),
-        ScalarStyle::Literal | ScalarStyle::Folded => None,
-    };
-    // An offset is a column only where the file shows the text as it is.
-    let verbatim = |quotes: &usize| {
-        let line = source
-            .lines()
-            .nth(span.start.line().saturating_sub(1))
-            .unwrap_or_default();
-        let skipped = span.start.col().saturating_add(*quotes);
-        let mut shown = line.chars().skip(skipped);
-        text.chars()
-            .all(|character| shown.next() == Some(character))
-    };
+fn scalar(source: &str, text: &str, style: ScalarStyle, at: Place) -> Value {
+    if style == ScalarStyle::Plain && matches!(text, "" | "~" | "null") {
+        return Value::Null;
+    }
     Value::Scalar(Scalar {
         text: text.to_owned(),
-        shift: quotes.filter(verbatim),
+        inside: Inside::of(source, at, text, style),
     })
 }
 
@@ -282,7 +267,9 @@ mod tests {
             panic!("not a list")
         };
         assert_eq!(items[1].at, place(4, 5));
-        assert!(matches!(&items[1].value, Value::Scalar(s) if s.text == "y" && s.shift == Some(1)));
+        assert!(
+            matches!(&items[1].value, Value::Scalar(s) if s.text == "y" && s.inside == Inside::Shift(1))
+        );
     }
 
     #[test]

@@ -9,7 +9,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::config;
+use crate::expression::AnswerFacts;
 use crate::protocol::command::Grant;
 use crate::protocol::ids::UpstreamId;
 use crate::protocol::outcome::{Answer, AnswerClass, StoredRequest};
@@ -149,10 +152,28 @@ impl Load {
 }
 
 impl Judge {
-    /// What the answer proves of the attempt that it answers.
-    pub fn class(&self, answer: &Answer) -> AnswerClass {
+    /// What the answer proves of the attempt that it answers. Looking into much content keeps no one
+    /// else waiting.
+    pub async fn class(self, answer: Answer) -> AnswerClass {
+        let body = answer.body.as_ref().map_or(0, Bytes::len);
         match &self.rules {
-            Rules::Of(protect) => protect.answers.class(answer.status, self.conditional),
+            Rules::Of(protect) if protect.answers.is_slow(answer.status, body) => {
+                let judged = tokio::task::spawn_blocking(move || self.class_here(&answer)).await;
+                // Nobody knows what it would have said.
+                judged.unwrap_or(AnswerClass::Ambiguous)
+            }
+            Rules::Of(_) | Rules::Contract => self.class_here(&answer),
+        }
+    }
+
+    fn class_here(&self, answer: &Answer) -> AnswerClass {
+        let facts = AnswerFacts {
+            status: answer.status,
+            fields: &answer.fields,
+            body: answer.body.as_deref(),
+        };
+        match &self.rules {
+            Rules::Of(protect) => protect.answers.class(&facts, self.conditional),
             Rules::Contract => AnswerTable::contract().class(answer.status, self.conditional),
         }
     }

@@ -1,4 +1,4 @@
-//! One named part of a request: a header, a path or query parameter, a JSON or form field, the token.
+//! One named part of a request: a header, a path or query parameter, a field of the body, the token.
 //!
 //! What always holds: a member has one text or none. Two headers, parameters, fields or JSON members
 //! of one name are not a value: which of them the upstream takes is its own affair.
@@ -8,10 +8,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method};
 
+use super::form::Form;
+use super::graphql::{self, GraphQl};
 use super::path::PathParams;
-use super::{json, pairs};
+use super::xml::{self, XmlPath};
+use super::{json, multipart, pairs};
 use crate::protocol::ids::FencingToken;
 
 /// Longest value, in bytes. What names things is short; a register full of megabyte names is an
@@ -24,6 +27,10 @@ const INCARNATION: &str = "*";
 /// What a value may be read from. Borrowed: made per request, thrown away.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The path, as sent.
+    pub raw_path: &'a str,
     /// What the effect's path template captured, percent-decoded.
     pub path: &'a PathParams,
     /// The raw query, without `?`.
@@ -49,8 +56,14 @@ pub enum Member {
     Header(HeaderName),
     /// A member of a JSON body.
     Json(JsonPointer),
-    /// A field of an `application/x-www-form-urlencoded` body.
+    /// A field of a form, `application/x-www-form-urlencoded` or `multipart/form-data`.
     Form(String),
+    /// A part of a `multipart/form-data` body, file or field: the SHA-256 of its content, in hex.
+    Multipart(String),
+    /// An element of an XML body.
+    Xml(XmlPath),
+    /// A variable or the operation's name of a GraphQL request.
+    GraphQl(GraphQl),
     /// The fencing token, epoch included where there is one.
     Token,
     /// The operation's id.
@@ -88,21 +101,21 @@ pub enum WhyMissing {
     NotText,
     /// It is null, an object, an array, or a number that is not an integer of 64 bits.
     NotScalar,
-    /// The body is not what the member needs (JSON, a form).
+    /// The body is not what the member needs (JSON, a form, XML).
     Unreadable,
+    /// It stands among integers of more than 64 bits, which would lose digits.
+    Inexact,
+    /// Computing it would take more work than one request may.
+    TooMuch,
+    /// It cannot be computed from these values.
+    Failed,
 }
 
 impl Member {
     /// Its one text, as it is.
     pub fn read<'a>(&self, facts: &RequestFacts<'a>) -> Result<Cow<'a, str>, Missing> {
-        let text = self.look_up(facts).map_err(|why| self.missing(why))?;
-        if text.is_empty() {
-            return Err(self.missing(WhyMissing::Empty));
-        }
-        if text.len() > LONGEST_VALUE {
-            return Err(self.missing(WhyMissing::TooLong));
-        }
-        Ok(text)
+        let text = self.look_up(facts).and_then(bounded);
+        text.map_err(|why| self.missing(why))
     }
 
     fn look_up<'a>(&self, facts: &RequestFacts<'a>) -> Result<Cow<'a, str>, WhyMissing> {
@@ -115,10 +128,10 @@ impl Member {
             Self::Query(name) => pairs::value(facts.query.unwrap_or_default(), name),
             Self::Header(name) => header(facts.headers, name),
             Self::Json(pointer) => json::scalar(facts.body, &pointer.0).map(Cow::Owned),
-            Self::Form(name) => {
-                let form = std::str::from_utf8(facts.body).map_err(|_| WhyMissing::Unreadable)?;
-                pairs::value(form, name)
-            }
+            Self::Form(name) => Form::of(facts.headers, facts.body)?.value(name),
+            Self::Multipart(name) => part_digest(facts, name).map(Cow::Owned),
+            Self::Xml(path) => xml::text(facts.body, path).map(Cow::Owned),
+            Self::GraphQl(wanted) => graphql::value(facts.body, wanted).map(Cow::Owned),
             Self::Token => {
                 let token = facts.token.ok_or(WhyMissing::Absent)?;
                 Ok(Cow::Owned(token.to_string()))
@@ -136,7 +149,30 @@ impl Member {
     }
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Cow<'a, str>, WhyMissing> {
+/// A value says something, and is no longer than a name.
+pub(super) fn bounded<T: AsRef<str>>(text: T) -> Result<T, WhyMissing> {
+    match text.as_ref().len() {
+        0 => Err(WhyMissing::Empty),
+        1..=LONGEST_VALUE => Ok(text),
+        _ => Err(WhyMissing::TooLong),
+    }
+}
+
+fn part_digest(facts: &RequestFacts<'_>, name: &str) -> Result<String, WhyMissing> {
+    let Form::Parts(parts) = Form::of(facts.headers, facts.body)? else {
+        return Err(WhyMissing::Unreadable);
+    };
+    let content = multipart::part(&parts, name)?.content();
+    let digest = ring::digest::digest(&ring::digest::SHA256, content);
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    Ok(digits.collect())
+}
+
+/// The one field of a name.
+pub(super) fn header<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Cow<'a, str>, WhyMissing> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().ok_or(WhyMissing::Absent)?;
     if values.next().is_some() {
@@ -197,6 +233,9 @@ impl fmt::Display for WhyMissing {
             Self::NotText => "is not text",
             Self::NotScalar => "is not a string, an integer of 64 bits or a boolean",
             Self::Unreadable => "is looked for in a body that cannot be read as such",
+            Self::Inexact => "stands among integers of more than 64 bits",
+            Self::TooMuch => "takes more work than one request may make",
+            Self::Failed => "cannot be computed from this request",
         })
     }
 }
@@ -209,6 +248,9 @@ impl fmt::Display for Member {
             Self::Header(name) => write!(f, "header {name}"),
             Self::Json(pointer) => write!(f, "json {pointer}"),
             Self::Form(name) => write!(f, "form {name}"),
+            Self::Multipart(name) => write!(f, "multipart {name}"),
+            Self::Xml(path) => write!(f, "xml {path}"),
+            Self::GraphQl(wanted) => write!(f, "graphql {wanted}"),
             Self::Token => f.write_str("token"),
             Self::OperationId => f.write_str("operation id"),
             Self::Incarnation => f.write_str("resource incarnation"),

@@ -182,6 +182,13 @@ fn wrong(offset: usize, message: &str) -> PathTemplateError {
 }
 
 impl PathParams {
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The value captured under the name.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0

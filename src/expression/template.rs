@@ -1,16 +1,23 @@
-//! Text with `{member}` parts: identities and resource names.
+//! Text with `{expression}` parts: identities and resource names.
 //!
 //! What always holds: two different lists of values never give one text. A value is inserted with
 //! `%`, `:`, `/`, control characters and whatever begins the text after any value percent-encoded,
 //! and two values never touch: so the first unencoded such character ends a value, for any reader.
 //! A template that is one member and nothing else takes the value as it is: it is somebody's own id.
 //!
-//! What it does not do: evaluate anything but plain members (CEL comes in a later version).
+//! An expression that is a plain member is one: it never enters the interpreter, and it may name
+//! headers with hyphens as they are (`{headers.x-name}`, in CEL a subtraction).
+//!
+//! What it does not do: compare types: the text `1` and the number 1 are one value.
+
+use std::borrow::Cow;
 
 use http::HeaderName;
 
 use super::escape::encode_into;
-use super::member::{JsonPointer, Member, Missing, RequestFacts};
+use super::graphql::GraphQl;
+use super::interpreter::{Program, Reference, Root, SLOW_ABOVE, Scope};
+use super::member::{JsonPointer, Member, Missing, RequestFacts, WhyMissing, bounded};
 
 /// Text with members, compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +31,7 @@ pub struct Template {
 enum Part {
     Text(String),
     Member(Member),
+    Computed(Program),
 }
 
 /// A template that cannot be read.
@@ -68,15 +76,15 @@ impl Template {
     fn push_member<'t>(&mut self, inner: &'t str, offset: usize) -> Result<&'t str, TemplateError> {
         let end = closing_brace(inner).ok_or_else(|| wrong(offset, "`{` is never closed"))?;
         let (expression, rest) = inner.split_at_checked(end).unwrap_or((inner, ""));
-        if matches!(self.parts.last(), Some(Part::Member(_))) {
+        if matches!(self.parts.last(), Some(Part::Member(_) | Part::Computed(_))) {
             let message = "two values need text between them, else they could not be told apart";
             return Err(wrong(offset, message));
         }
-        let member = member(expression).ok_or_else(|| TemplateError {
-            offset,
-            message: not_understood(expression),
-        })?;
-        self.parts.push(Part::Member(member));
+        let part = match member(expression) {
+            Some(member) => Part::Member(member),
+            None => Part::Computed(computed(expression, offset)?),
+        };
+        self.parts.push(part);
         Ok(rest.strip_prefix('}').unwrap_or(rest))
     }
 
@@ -87,7 +95,9 @@ impl Template {
             let message = "`%`, `}` and control characters cannot stand in the text between values";
             return Err(wrong(offset.saturating_add(at), message));
         }
-        if let (Some(Part::Member(_)), Some(first)) = (self.parts.last(), text.chars().next()) {
+        if let (Some(Part::Member(_) | Part::Computed(_)), Some(first)) =
+            (self.parts.last(), text.chars().next())
+        {
             self.separators.push(first);
         }
         self.parts.push(Part::Text(text.to_owned()));
@@ -96,17 +106,27 @@ impl Template {
 
     /// The text for one request.
     pub fn render(&self, facts: &RequestFacts<'_>) -> Result<String, Missing> {
-        if let Some(member) = self.single_value() {
-            return member.read(facts).map(std::borrow::Cow::into_owned);
-        }
+        let computes = self
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Computed(_)));
+        let scope = computes.then(|| Scope::of_request(&self.references(), facts));
+        let scope = scope.transpose()?;
+        let alone = self.parts.len() == 1;
         let mut out = String::new();
         for part in &self.parts {
-            match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Member(member) => {
-                    encode_into(&mut out, &member.read(facts)?, |c| self.escapes(c));
+            let value = match part {
+                Part::Text(text) => {
+                    out.push_str(text);
+                    continue;
                 }
+                Part::Member(member) => member.read(facts)?,
+                Part::Computed(program) => Cow::Owned(compute(program, scope.as_ref())?),
+            };
+            if alone {
+                return Ok(value.into_owned());
             }
+            encode_into(&mut out, &value, |c| self.escapes(c));
         }
         Ok(out)
     }
@@ -128,14 +148,46 @@ impl Template {
     /// What it reads from a request.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Text(_) => None,
+            Part::Text(_) | Part::Computed(_) => None,
             Part::Member(member) => Some(member),
         })
     }
 
+    /// What its computed parts read from a request.
+    pub fn references(&self) -> impl Iterator<Item = &Reference> + Clone {
+        self.parts.iter().flat_map(|part| match part {
+            Part::Text(_) | Part::Member(_) => &[],
+            Part::Computed(program) => program.references(),
+        })
+    }
+
+    /// Does it read this header, or may it?
+    pub fn reads_header(&self, name: &HeaderName) -> bool {
+        let is_member = |member: &Member| matches!(member, Member::Header(read) if read == name);
+        let is_reference = |reference: &Reference| {
+            let named = reference.name.as_deref();
+            reference.root == Root::Headers
+                && named.is_none_or(|read| name.as_str().eq_ignore_ascii_case(read))
+        };
+        self.members().any(is_member) || self.references().any(is_reference)
+    }
+
+    /// Contents above this many bytes are read off the async workers.
+    pub fn slow_above(&self) -> usize {
+        let computed = self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) | Part::Member(_) => None,
+            Part::Computed(program) => Some(program.slow_above()),
+        });
+        computed.min().unwrap_or(SLOW_ABOVE)
+    }
+
+    fn reads(&self, root: Root) -> bool {
+        self.references().any(|reference| reference.root == root)
+    }
+
     /// Does the text contain the token's generation? Then it is once per generation.
     pub fn uses_generation(&self) -> bool {
-        self.members().any(|member| *member == Member::Token)
+        self.members().any(|member| *member == Member::Token) || self.reads(Root::Token)
     }
 
     /// Does it name the incarnation of the resource?
@@ -156,22 +208,41 @@ fn wrong(offset: usize, message: &str) -> TemplateError {
     }
 }
 
-fn not_understood(expression: &str) -> String {
-    format!(
-        "`{{{expression}}}` is not a plain member. Understood are path.NAME, query.NAME, headers.NAME, \
-         body.NAME.NAME (JSON), form.NAME, token.generation, operation.id, resource.incarnation, and \
-         [\"NAME\"] for other names; CEL is not supported by this version"
-    )
+/// What is not a plain member is CEL. Its problems stand where they are in the template.
+fn computed(expression: &str, brace: usize) -> Result<Program, TemplateError> {
+    let start = brace.saturating_add(1);
+    Program::compile(expression, Root::OF_REQUEST, start).map_err(|error| TemplateError {
+        offset: error.offset,
+        message: error.message,
+    })
 }
 
-/// Where the expression ends; braces in quotes do not count.
+fn compute(program: &Program, scope: Option<&Scope<'_>>) -> Result<String, Missing> {
+    let value = scope
+        .ok_or(WhyMissing::Failed)
+        .and_then(|scope| program.text(scope));
+    value.and_then(bounded).map_err(|why| Missing {
+        field: format!("expression `{}`", program.source().trim()),
+        why,
+    })
+}
+
+/// Where the expression ends: braces and quotes inside it are its own.
 fn closing_brace(inner: &str) -> Option<usize> {
     let mut quote = None;
+    let mut open: usize = 0;
+    let mut escaped = false;
     for (index, character) in inner.char_indices() {
+        if std::mem::take(&mut escaped) {
+            continue;
+        }
         match (quote, character) {
-            (None, '}') => return Some(index),
+            (None, '}') if open == 0 => return Some(index),
+            (None, '}') => open = open.saturating_sub(1),
+            (None, '{') => open = open.saturating_add(1),
             (None, '"' | '\'') => quote = Some(character),
-            (Some(open), close) if open == close => quote = None,
+            (Some(_), '\\') => escaped = true,
+            (Some(opened), close) if opened == close => quote = None,
             (None | Some(_), _) => {}
         }
     }
@@ -191,6 +262,9 @@ fn member(expression: &str) -> Option<Member> {
         "query" => Member::Query(names.next()?),
         "form" => Member::Form(names.next()?),
         "headers" => Member::Header(HeaderName::try_from(names.next()?).ok()?),
+        "graphql" => Member::GraphQl(GraphQl::parse(
+            &names.by_ref().collect::<Vec<_>>().join("."),
+        )?),
         "token" => match names.next().as_deref() {
             None | Some("generation") => Member::Token,
             Some(_) => return None,

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -19,6 +20,7 @@ use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
 use crate::expression::PathParams;
 use crate::protocol::command::TokenField;
+use crate::protocol::ids::AttemptId;
 use crate::protocol::operation::IdentityOrigin;
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
@@ -156,7 +158,7 @@ impl Front {
         &self,
         request: Request<Incoming>,
         params: &PathParams,
-        protect: &Protect,
+        protect: &Arc<Protect>,
     ) -> Result<Identified, Unidentified> {
         if self.shared.dispatcher.supervisor.is_draining() {
             return Err(Fault::Draining.into());
@@ -167,22 +169,39 @@ impl Front {
             let broken = Fault::NoRoute { why: "Its content did not come to its end" };
             error.fault().unwrap_or(broken)
         })?;
+        let first_attempt = self.shared.dispatcher.next_attempt();
+        if body.len() <= protect.slow_above() {
+            return self.identify_here(&head, body, params, protect, first_attempt);
+        }
+        let (front, params, protect) = (self.clone(), params.clone(), Arc::clone(protect));
+        let identified = tokio::task::spawn_blocking(move || {
+            front.identify_here(&head, body, &params, &protect, first_attempt)
+        });
+        // It fails only with the process, or with a fault of ours: nothing was sent either way.
+        identified.await.unwrap_or(Err(Fault::Draining.into()))
+    }
+
+    fn identify_here(
+        &self,
+        head: &Parts,
+        body: Bytes,
+        params: &PathParams,
+        protect: &Protect,
+        first_attempt: AttemptId,
+    ) -> Result<Identified, Unidentified> {
         let scope = Scope {
             tenant: &self.shared.config.tenant,
             upstream: &self.gateway.config,
             fingerprints: &self.shared.fingerprint_key,
         };
-        let first_attempt = self.shared.dispatcher.next_attempt();
-        identify(
-            scope,
-            identify::Effect {
-                protect,
-                params,
-                head: &head,
-                body,
-                first_attempt,
-            },
-        )
+        let effect = identify::Effect {
+            protect,
+            params,
+            head,
+            body,
+            first_attempt,
+        };
+        identify(scope, effect)
     }
 
     /// No effect: forwarded both ways, streaming.

@@ -46,12 +46,15 @@ pub struct LateReader {
     end: LateEnd,
 }
 
+/// What an answer proves, being found out.
+type Judging = Pin<Box<dyn Future<Output = AnswerClass> + Send>>;
+
 /// An exchange under way, and what judges it.
 struct Attempt {
     id: AttemptId,
     exchange: Pin<Box<dyn Future<Output = Exchanged> + Send>>,
     meter: Arc<Meter>,
-    judge: Box<dyn Fn(&Answer) -> AnswerClass + Send>,
+    judge: Box<dyn FnOnce(Answer) -> Judging + Send>,
     pool: EffectPool,
 }
 
@@ -59,12 +62,15 @@ impl Reserved {
     /// Makes the attempt that `permit` permits. The first byte leaves before the permit's
     /// `dispatch-by` or not at all; a connection that has died or holds a stray byte by then is not
     /// written to. `judge` says what a complete answer proves.
-    pub async fn send(
+    pub async fn send<J>(
         self,
         permit: Permit,
         outbound: Outbound,
-        judge: impl Fn(&Answer) -> AnswerClass + Send + 'static,
-    ) -> Sent {
+        judge: impl FnOnce(Answer) -> J + Send + 'static,
+    ) -> Sent
+    where
+        J: Future<Output = AnswerClass> + Send + 'static,
+    {
         let (Some(live), pool) = self.open() else {
             return Sent::Ended(permit.finish(Evidence::NotSent(Unsent::ConnectionLost)));
         };
@@ -75,11 +81,11 @@ impl Reserved {
             id: permit.grant().attempt,
             exchange: Box::pin(live.exchange(outbound, limits)),
             meter,
-            judge: Box::new(judge),
+            judge: Box::new(|answer| Box::pin(judge(answer))),
             pool,
         };
         match timeout(limits.response, &mut attempt.exchange).await {
-            Ok(exchanged) => Sent::Ended(permit.finish(attempt.evidence_of(exchanged))),
+            Ok(exchanged) => Sent::Ended(permit.finish(attempt.evidence_of(exchanged).await)),
             Err(_elapsed) => attempt.give_up(permit),
         }
     }
@@ -92,7 +98,7 @@ impl LateReader {
         let why = tokio::select! {
             biased;
             exchanged = &mut self.attempt.exchange => {
-                return self.end.finish(self.attempt.evidence_of(exchanged));
+                return self.end.finish(self.attempt.evidence_of(exchanged).await);
             }
             () = close => Interruption::ClosedToSettle,
             () = sleep(at_most) => Interruption::Timeout,
@@ -102,11 +108,11 @@ impl LateReader {
 }
 
 impl Attempt {
-    fn evidence_of(&self, exchanged: Exchanged) -> Evidence {
+    async fn evidence_of(self, exchanged: Exchanged) -> Evidence {
         match exchanged {
             Exchanged::Answered(answer, live) => {
                 self.pool.put_back(live);
-                let class = (self.judge)(&answer);
+                let class = (self.judge)(answer.clone()).await;
                 Evidence::Answered { answer, class }
             }
             Exchanged::Cut(cut) => {

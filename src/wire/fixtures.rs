@@ -6,14 +6,15 @@ use std::time::Duration;
 use http::{HeaderName, Method, Uri};
 
 use crate::config::{
-    Action, EffectRule, Fence, Identity, KeyRule, Methods, Protect, TlsFiles, Unlisted, Upstream,
+    Action, AnswerRules, EffectRule, Fence, Identity, KeyRule, Methods, Protect, TlsFiles,
+    Unlisted, Upstream,
 };
 use crate::expression::{Member, PathTemplate, Template};
 use crate::protocol::ids::{TokenSource, UpstreamId};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
-    AnswerTable, Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order,
-    Ownership, PerGeneration, Policy, SettlePolicy, Timeouts, TokenMode,
+    Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order, Ownership,
+    PerGeneration, Policy, SettlePolicy, Timeouts, TokenMode,
 };
 use crate::protocol::time::Millis;
 
@@ -114,7 +115,7 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
         once,
         caller_key_header: KEY,
         fence,
-        answers: AnswerTable::contract(),
+        answers: AnswerRules::contract(),
         policy: Arc::new(policy),
         join: Duration::from_secs(10),
         body_limit: 1_048_576,

@@ -170,6 +170,8 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
     let Effect { protect, head, .. } = effect;
     let headers = with_plain_key(&head.headers, protect)?;
     let facts = RequestFacts {
+        method: &head.method,
+        raw_path: head.uri.path(),
         path: effect.params,
         query: head.uri.query(),
         headers: &headers,
@@ -252,11 +254,7 @@ fn with_plain_key<'a>(
 ) -> Result<Cow<'a, HeaderMap>, Fault> {
     let name = &protect.caller_key_header;
     let fence = protect.fence.as_ref();
-    let named = |template: &Template| {
-        template
-            .members()
-            .any(|member| matches!(member, Member::Header(header) if header == name))
-    };
+    let named = |template: &Template| template.reads_header(name);
     if !named(&protect.once.template) && !fence.is_some_and(|fence| named(&fence.resource)) {
         return Ok(Cow::Borrowed(headers));
     }

@@ -289,6 +289,9 @@ pub(super) fn fence_fields(fence: &Fence) -> impl Iterator<Item = HeaderName> {
         | Member::Query(_)
         | Member::Json(_)
         | Member::Form(_)
+        | Member::Multipart(_)
+        | Member::Xml(_)
+        | Member::GraphQl(_)
         | Member::Token
         | Member::OperationId
         | Member::Incarnation => None,

@@ -13,13 +13,14 @@ use http::{HeaderName, Method};
 use super::fence::{Fenced, fence};
 use super::settle::settle;
 use super::{answers, value};
+use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
 use crate::config::scalar::{self, DURATION, SIZE};
 use crate::config::settings::{Action, EffectRule, Identity, KeyRule, Limits, Methods, Protect};
-use crate::expression::{Member, PathTemplate, Template};
+use crate::expression::{Member, PathTemplate, Reference, Root, Template};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
-    AnswerTable, Capability, KeyValue, Order, Policy, SettlePolicy, Timeouts, TokenMode,
+    Capability, KeyValue, Order, Policy, SettlePolicy, Timeouts, TokenMode,
 };
 
 const DEFAULT_JOIN: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ const DEFAULT_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key"
 pub(super) struct Context {
     pub(super) capability: Capability,
     pub(super) key: Option<KeyRule>,
-    pub(super) answers: AnswerTable,
+    pub(super) answers: AnswerRules,
     pub(super) timeouts: Timeouts,
     pub(super) limits: Limits,
 }
@@ -258,7 +259,8 @@ fn origin(header: bool) -> IdentityOrigin {
 
 fn check_identity(field: &Field<'_>, template: &Template, has_fence: bool) {
     let own = |member: &Member| !matches!(member, Member::Token | Member::Incarnation);
-    if !template.members().any(own) {
+    let own_root = |reference: &Reference| reference.root != Root::Token;
+    if !template.members().any(own) && !template.references().any(own_root) {
         field.error("says nothing about the request: all of them would be one operation");
     }
     for member in template.members() {
@@ -273,7 +275,30 @@ fn check_identity(field: &Field<'_>, template: &Template, has_fence: bool) {
             | Member::Query(_)
             | Member::Header(_)
             | Member::Json(_)
-            | Member::Form(_) => {}
+            | Member::Form(_)
+            | Member::Multipart(_)
+            | Member::Xml(_)
+            | Member::GraphQl(_) => {}
+        }
+    }
+    for reference in template.references() {
+        match reference.root {
+            Root::Operation => {
+                let message = "the operation's id cannot be made from itself";
+                field.error_within(reference.offset, message);
+            }
+            Root::Token if !has_fence => {
+                let message = "the token is known under a `fence` only";
+                field.error_within(reference.offset, message);
+            }
+            Root::Token
+            | Root::Request
+            | Root::Path
+            | Root::Query
+            | Root::Headers
+            | Root::Body
+            | Root::Form
+            | Root::Response => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use super::value;
 use crate::config::field::{Field, Fields};
 use crate::config::scalar::{self, DURATION};
 use crate::config::settings::Fence;
-use crate::expression::{Member, PathTemplate, Template};
+use crate::expression::{Member, PathTemplate, Root, Template};
 use crate::protocol::ids::TokenSource;
 use crate::protocol::policy::{
     Capability, FencePolicy, IfOlderUnsettled, IfTwin, Order, Ownership, PerGeneration, TokenMode,
@@ -103,7 +103,17 @@ fn resource(field: &Field<'_>, path: Option<&PathTemplate>) -> Option<Template> 
             | Member::Query(_)
             | Member::Header(_)
             | Member::Json(_)
-            | Member::Form(_) => {}
+            | Member::Form(_)
+            | Member::Multipart(_)
+            | Member::Xml(_)
+            | Member::GraphQl(_) => {}
+        }
+    }
+    for reference in resource.references() {
+        if matches!(reference.root, Root::Token | Root::Operation) {
+            let root = reference.root.name();
+            let message = format!("the name of a resource cannot depend on the {root}");
+            field.error_within(reference.offset, message);
         }
     }
     Some(resource)

@@ -12,6 +12,7 @@ use http::{HeaderName, Uri};
 
 use super::effect::{self, Context};
 use super::{NAME, Taken, address, answers, is_name, path, value};
+use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
 use crate::config::problems::Place;
 use crate::config::profile::{self, Profile};
@@ -19,7 +20,7 @@ use crate::config::scalar::{self, DURATION};
 use crate::config::settings::{Action, EffectRule, KeyRule, Limits, TlsFiles, Unlisted, Upstream};
 use crate::config::tree::{Node, Value};
 use crate::protocol::ids::UpstreamId;
-use crate::protocol::policy::{AnswerTable, Capability, KeyPolicy, KeyValue, Timeouts};
+use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Timeouts};
 use crate::protocol::time::Millis;
 
 const DEFAULT_TIMEOUTS: Timeouts = Timeouts {
@@ -42,7 +43,7 @@ pub(super) fn upstream(
         field.error(format!("`{name}` is not {NAME}"));
     }
     let profile = profile_of(field);
-    let mut table = AnswerTable::contract();
+    let mut table = AnswerRules::contract();
     let Some(profile) = profile else {
         return merged(name, field, &table, limits, taken);
     };
@@ -70,7 +71,7 @@ fn profile_of(field: &Field<'_>) -> Option<Profile> {
 fn merged(
     name: &str,
     field: &Field<'_>,
-    base: &AnswerTable,
+    base: &AnswerRules,
     limits: Limits,
     taken: &mut Taken,
 ) -> Option<Upstream> {

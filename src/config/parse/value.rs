@@ -7,9 +7,18 @@
 use http::HeaderName;
 
 use crate::config::field::{Field, Fields};
-use crate::expression::{JsonPointer, Member, PathTemplate, Template};
+use crate::expression::{GraphQl, JsonPointer, Member, PathTemplate, Root, Template, XmlPath};
 
-const FORMS: [&str; 5] = ["header", "json", "form", "query", "path"];
+const FORMS: [&str; 8] = [
+    "header",
+    "json",
+    "form",
+    "query",
+    "path",
+    "multipart",
+    "xml",
+    "graphql",
+];
 
 /// A template in text, or a short form.
 pub(super) fn template(field: &Field<'_>, path: Option<&PathTemplate>) -> Option<Template> {
@@ -59,6 +68,15 @@ pub(super) fn member(fields: &mut Fields<'_>) -> Option<Member> {
         }
         "form" => name(&field).map(Member::Form),
         "query" => name(&field).map(Member::Query),
+        "multipart" => name(&field).map(Member::Multipart),
+        "xml" => {
+            let path = field.read("the path of an element (`/order/id`)", XmlPath::parse);
+            path.map(Member::Xml)
+        }
+        "graphql" => {
+            let expected = "a variable (`amount`, `input.order.id`) or `operationName`";
+            field.read(expected, GraphQl::parse).map(Member::GraphQl)
+        }
         _ => name(&field).map(Member::Path),
     }
 }
@@ -105,14 +123,20 @@ pub(super) fn header_form(field: &Field<'_>) -> Option<HeaderName> {
 
 /// Are the path parameters there?
 pub(super) fn path_names(field: &Field<'_>, template: &Template, path: Option<&PathTemplate>) {
+    let known = |name: &str| path.is_some_and(|path| path.names().any(|known| known == name));
+    let unknown = |name: &str| format!("the path of this effect has no parameter `{{{name}}}`");
     for member in template.members() {
-        if let Member::Path(name) = member {
-            let known = path.is_some_and(|path| path.names().any(|known| known == name));
-            if !known {
-                field.error(format!(
-                    "the path of this effect has no parameter `{{{name}}}`"
-                ));
-            }
+        if let Member::Path(name) = member
+            && !known(name)
+        {
+            field.error(unknown(name));
+        }
+    }
+    for reference in template.references() {
+        if let (Root::Path, Some(name)) = (reference.root, &reference.name)
+            && !known(name)
+        {
+            field.error_within(reference.offset, unknown(name));
         }
     }
 }

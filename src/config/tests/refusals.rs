@@ -151,6 +151,35 @@ const RULES_IN_EFFECT: &str = r#"
 10:44 => shorter than =>         settle: [ { send_again: { backoff: { from: 2s, to: 1s } } } ]
 "#;
 
+/// Problems inside expressions stand at their own line and column, however the text is written.
+const EXPRESSIONS: &str = r#"
+10:19 => no parameter `{nope}` =>         once: "a:{path.nope + ''}"
+10:29 => is unknown here; known are request =>         once: "a:{path.id + nope}"
+10:37 => is unknown here =>         once: 'a:{path.id + ''é'' + x}'
+12:21 => is unknown here =>         once: >-\n          a:{path.id\n          + ''    + nope}
+11:19 => is not a function here; there are size, contains =>         once: |-\n          {body.x.now() + path.id}
+10:19 => from itself =>         once: "a:{operation.id + ''}"
+10:29 => under a `fence` only =>         once: "a:{path.id + token.generation}"
+10:15 => says nothing about the request =>         once: "a:{1 + 1}"
+10:32 => cannot depend on the token =>         fence: { resource: "r:{token.generation + ''}" }
+10:32 => cannot depend on the operation =>         fence: { resource: "r:{operation.id + ''}" }
+10:30 => is unknown here; known are response =>         answers: { applied: "body.x == 1" }
+10:30 => has only status, headers, body =>         answers: { applied: "response.code == 1" }
+10:29 => holds for no status =>         answers: { applied: "response.status == '200'" }
+10:18 => 200 is both `applied` and `refused` =>         answers: { applied: "response.status < 300", refused: [200] }
+10:18 => 250 is both =>         answers: { applied: "response.status == 250", uncertain: "response.status == 250" }
+10:35 => stands alone =>         answers: { applied: [200, "response.status == 201"] }
+10:29 => is not a status =>         answers: { applied: 2xx }
+10:48 => is not CEL =>         answers: { applied: "response.status ==" }
+10:22 => the path of an element =>         once: { xml: order/id }
+10:26 => a variable =>         once: { graphql: "a b" }
+"#;
+
+#[test]
+fn problems_inside_expressions_are_shown_where_they_stand() {
+    all_refused(EXPRESSIONS, effect);
+}
+
 #[test]
 fn rules_between_fields_hold() {
     all_refused(RULES_IN_UPSTREAM, upstream);
@@ -179,12 +208,6 @@ fn what_a_later_version_brings_is_refused_by_name() {
             "{text}\n{shown}"
         );
     }
-    refused_at(
-        &upstream("    answers: { applied: \"response.status == 200\" }\n"),
-        6,
-        25,
-        "CEL",
-    );
 }
 
 #[test]
@@ -216,7 +239,7 @@ upstreams:
     timeouts: { response: soon }
     effects:
       - on: POST /v1/charges
-        once: \"charge:{size(body)}\"
+        once: \"charge:{size(boddy)}\"
 ";
     let problems = refused(text);
     let shown = problems.to_string();
@@ -234,7 +257,7 @@ upstreams:
             (4, 5, "upstreams.stripe.lisen"),
             (5, 10, "upstreams.stripe.url"),
             (6, 27, "upstreams.stripe.timeouts.response"),
-            (9, 23, "upstreams.stripe.effects[0].once"),
+            (9, 29, "upstreams.stripe.effects[0].once"),
         ],
         "{shown}"
     );

@@ -198,7 +198,7 @@ pub(super) fn outbound(pool: &EffectPool, method: &'static str, body: Bytes) -> 
     Outbound::new(pool.endpoint(), &stored(method, "/pay", body)).unwrap()
 }
 
-pub(super) fn judge(answer: &Answer) -> AnswerClass {
+pub(super) async fn judge(answer: Answer) -> AnswerClass {
     if (200..300).contains(&answer.status) {
         AnswerClass::Applied
     } else {

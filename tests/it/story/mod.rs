@@ -10,6 +10,7 @@
 mod answers;
 mod bytes;
 mod drain;
+mod expressions;
 mod hygiene;
 mod lost_answer;
 mod network;
