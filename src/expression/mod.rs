@@ -11,6 +11,7 @@
 mod escape;
 mod json;
 mod member;
+pub mod multipart;
 mod pairs;
 mod path;
 mod template;
