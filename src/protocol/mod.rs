@@ -36,6 +36,7 @@ pub mod plan;
 pub mod policy;
 pub mod proofs;
 pub mod rejection;
+mod repeat;
 mod steer;
 mod supersede;
 pub mod time;

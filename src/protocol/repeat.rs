@@ -1,0 +1,131 @@
+//! Repeats: what the record under an identity says to another request of that identity (contract §4).
+//!
+//! What always holds: a stored outcome is for the request that made it and for no other; a repeat of
+//! what is under way joins it; an identity is free for another request only where nothing happened
+//! under it, or the upstream's stored refusal stands under an id that the proxy made.
+//!
+//! What it does not do: judge tokens or write (`admission`).
+
+use super::admission::{Caller, Desk};
+use super::broken::{Rule, broken};
+use super::command::{Admit, Ruling};
+use super::operation::{IdentityOrigin, Operation, State};
+use super::outcome::Verdict;
+use super::policy::{IfTwin, KeyValue};
+use super::rejection::Rejection;
+use super::view::{Record, TwinNote};
+
+impl Desk<'_> {
+    pub(super) fn consult_record(&mut self, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
+        match &self.view.record {
+            None => Ok(None),
+            Some(Record::Twin(note)) => self.consult_note(note, caller),
+            Some(Record::Operation(operation)) => {
+                if operation.fingerprint == self.admit.fingerprint {
+                    return match (self.answer_from(operation, caller)?, &self.view.note) {
+                        (None, Some(note)) => self.consult_note(note, caller),
+                        (ruling, _) => Ok(ruling),
+                    };
+                }
+                if leaves_identity_free(operation) || broken(Rule::IdentityIsOneRequest) {
+                    return Ok(None);
+                }
+                match caller {
+                    Caller::Stale(rejection) => Err(rejection.clone()),
+                    Caller::Tokenless | Caller::Holder(_) => Err(Rejection::KeyReused),
+                }
+            }
+        }
+    }
+
+    /// What the record answers to a repeat; `None`: go on as if new.
+    fn answer_from(
+        &self,
+        operation: &Operation,
+        caller: &Caller,
+    ) -> Result<Option<Ruling>, Rejection> {
+        let key = operation.key.clone();
+        match &operation.state {
+            State::Completed(_) if broken(Rule::CompletedIsReplayed) => Ok(None),
+            State::Completed(completion) if completion.answer.is_none() => {
+                Err(Rejection::AnswerExpired(Box::new(key)))
+            }
+            State::Completed(completion) => {
+                let stale = matches!(caller, Caller::Stale(_));
+                Ok(Some(Ruling::Replay {
+                    completion: Box::new(completion.clone()),
+                    stale,
+                }))
+            }
+            State::Intended | State::Uncertain if broken(Rule::RepeatJoins) => Ok(None),
+            State::Intended | State::Uncertain => {
+                let uncertain = !operation.is_in_flight(&self.view.living, &self.admit.at);
+                Ok(Some(Ruling::Join {
+                    key,
+                    attempt: operation.attempts.last().map(|newest| newest.id),
+                    admitted: operation.admitted,
+                    uncertain,
+                }))
+            }
+            State::NeedsAttention(_) if broken(Rule::AttentionHolds) => Ok(None),
+            State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
+            State::NotApplied(_) => Ok(None),
+        }
+    }
+
+    fn consult_note(&self, note: &TwinNote, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
+        if note.fingerprint != self.admit.fingerprint {
+            return Err(match caller {
+                Caller::Stale(rejection) => rejection.clone(),
+                Caller::Tokenless | Caller::Holder(_) => Rejection::KeyReused,
+            });
+        }
+        if broken(Rule::TwinIsNoted) {
+            return Ok(None);
+        }
+        match self.fenced().map(|(_, policy)| policy.if_twin) {
+            Some(IfTwin::Refuse) => Err(Rejection::NearDuplicate {
+                first: Box::new(note.first.clone()),
+            }),
+            Some(IfTwin::Answer) => match &self.view.first {
+                // If the first ends NOT_APPLIED the note is void; so it is where the first was
+                // then corrected, and is no twin any more.
+                Some(first) if first.fingerprint == note.fingerprint => {
+                    self.answer_from(first, caller)
+                }
+                Some(_) | None => Ok(None),
+            },
+            Some(IfTwin::Send) | None => Ok(None),
+        }
+    }
+}
+
+/// Another request may take the identity: nothing happened under it, or the upstream refused and the
+/// proxy had composed the id itself. Under the caller's own key a stored refusal is final.
+fn leaves_identity_free(operation: &Operation) -> bool {
+    match &operation.state {
+        State::NotApplied(_) => true,
+        State::Completed(completion) => {
+            let own_key = operation
+                .settle
+                .key
+                .is_some_and(|key| key.value == KeyValue::Caller);
+            completion.verdict == Verdict::Refused
+                && operation.origin == IdentityOrigin::Derived
+                && (!own_key || broken(Rule::CallersRefusalIsFinal))
+        }
+        State::Intended | State::Uncertain | State::NeedsAttention(_) => false,
+    }
+}
+
+/// The upstream answered under the current key with a failure that it stores, and this is another
+/// form: it needs another key.
+pub(super) fn is_corrected_after_refusal(earlier: &Operation, admit: &Admit) -> bool {
+    let refused = match &earlier.state {
+        State::Completed(completion) => completion.verdict == Verdict::Refused,
+        State::Intended | State::Uncertain | State::NeedsAttention(_) | State::NotApplied(_) => {
+            false
+        }
+    };
+    refused && earlier.fingerprint != admit.fingerprint && !broken(Rule::CorrectedTakesNewKey)
+}
