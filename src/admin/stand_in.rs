@@ -328,11 +328,13 @@ fn admission(wanted: &Wanted<'_>) -> Admit {
         },
         follows_incarnation: false,
         origin: IdentityOrigin::Caller,
-        fingerprint: Fingerprint {
+        meaning: Fingerprint {
             key: 1,
             form: 1,
             digest: [0; 32],
-        },
+        }
+        .into(),
+        credentialed: false,
         presented: Some(Presented {
             resource: ResourceKey {
                 tenant,

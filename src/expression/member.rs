@@ -160,6 +160,11 @@ impl JsonPointer {
             .map(Self)
     }
 
+    /// Names and indices from the outermost on, unescaped.
+    pub fn tokens(&self) -> &[String] {
+        &self.0
+    }
+
     pub(super) fn of(tokens: Vec<String>) -> Self {
         Self(tokens)
     }

@@ -15,6 +15,7 @@ use super::command::{
 use super::decide::{fence_or_unseen, line};
 use super::fence::{Fence, Standing};
 use super::ids::{FencingToken, OperationKey};
+use super::meaning::Members;
 use super::operation::{Attempt, AttemptEnd, KeyUse, Operation, Place, State};
 use super::outcome::Provenance;
 use super::policy::{FencePolicy, Ownership, PerGeneration, TokenMode};
@@ -231,7 +232,7 @@ impl Desk<'_> {
         operation.attempts.push(Attempt {
             id: self.admit.attempt,
             round,
-            fingerprint: self.admit.fingerprint,
+            fingerprint: self.admit.meaning.fingerprint,
             at: self.admit.at,
             overdue_after: self.admit.policy.timeouts.overdue_after(),
             resend: false,
@@ -333,7 +334,9 @@ impl Desk<'_> {
                 origin: admit.origin,
                 place: None,
                 order: policy.order,
-                fingerprint: admit.fingerprint,
+                fingerprint: admit.meaning.fingerprint,
+                members: Members::default(),
+                credentialed: admit.credentialed,
                 key_use: KeyUse {
                     round: super::ids::Round::default(),
                     first: None,
@@ -352,7 +355,9 @@ impl Desk<'_> {
         operation.place = place;
         operation.origin = admit.origin;
         operation.order = policy.order;
-        operation.fingerprint = admit.fingerprint;
+        operation.fingerprint = admit.meaning.fingerprint;
+        operation.members = admit.meaning.members.clone();
+        operation.credentialed = admit.credentialed;
         operation.settle = policy.settle;
         operation.require = require;
         operation.state = State::Intended;

@@ -28,6 +28,7 @@ pub mod decide;
 pub mod fence;
 pub mod ids;
 pub mod lease;
+pub mod meaning;
 mod observe;
 pub mod operation;
 mod others;

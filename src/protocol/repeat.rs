@@ -9,6 +9,8 @@
 use super::admission::{Caller, Desk};
 use super::broken::{Rule, broken};
 use super::command::{Admit, Ruling};
+use super::ids::OperationKey;
+use super::meaning::Likeness;
 use super::operation::{IdentityOrigin, Operation, State};
 use super::outcome::Verdict;
 use super::policy::{IfTwin, KeyValue};
@@ -21,19 +23,17 @@ impl Desk<'_> {
             None => Ok(None),
             Some(Record::Twin(note)) => self.consult_note(note, caller),
             Some(Record::Operation(operation)) => {
-                if operation.fingerprint == self.admit.fingerprint {
+                let likeness = self.admit.meaning.likeness(&operation.fingerprint);
+                if likeness == Likeness::Same {
                     return match (self.answer_from(operation, caller)?, &self.view.note) {
                         (None, Some(note)) => self.consult_note(note, caller),
                         (ruling, _) => Ok(ruling),
                     };
                 }
-                if leaves_identity_free(operation) || broken(Rule::IdentityIsOneRequest) {
+                if leaves_identity_free(operation, likeness) || broken(Rule::IdentityIsOneRequest) {
                     return Ok(None);
                 }
-                match caller {
-                    Caller::Stale(rejection) => Err(rejection.clone()),
-                    Caller::Tokenless | Caller::Holder(_) => Err(Rejection::KeyReused),
-                }
+                Err(not_the_same(likeness, &operation.key, caller))
             }
         }
     }
@@ -45,6 +45,10 @@ impl Desk<'_> {
         caller: &Caller,
     ) -> Result<Option<Ruling>, Rejection> {
         let key = operation.key.clone();
+        let settled_as_nothing = matches!(operation.state, State::NotApplied(_));
+        if operation.credentialed && !self.admit.credentialed && !settled_as_nothing {
+            return Err(Rejection::CredentialRequired(Box::new(key)));
+        }
         match &operation.state {
             State::Completed(_) if broken(Rule::CompletedIsReplayed) => Ok(None),
             State::Completed(completion) if completion.answer.is_none() => {
@@ -74,11 +78,9 @@ impl Desk<'_> {
     }
 
     fn consult_note(&self, note: &TwinNote, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
-        if note.fingerprint != self.admit.fingerprint {
-            return Err(match caller {
-                Caller::Stale(rejection) => rejection.clone(),
-                Caller::Tokenless | Caller::Holder(_) => Rejection::KeyReused,
-            });
+        let likeness = self.admit.meaning.likeness(&note.fingerprint);
+        if likeness != Likeness::Same {
+            return Err(not_the_same(likeness, &note.key, caller));
         }
         if broken(Rule::TwinIsNoted) {
             return Ok(None);
@@ -100,9 +102,23 @@ impl Desk<'_> {
     }
 }
 
+/// The record is of another request, or of one that cannot be compared with this any more.
+fn not_the_same(likeness: Likeness, recorded: &OperationKey, caller: &Caller) -> Rejection {
+    match (caller, likeness) {
+        (Caller::Stale(rejection), _) => rejection.clone(),
+        (Caller::Tokenless | Caller::Holder(_), Likeness::NotComparable) => {
+            Rejection::NotComparable(Box::new(recorded.clone()))
+        }
+        (Caller::Tokenless | Caller::Holder(_), Likeness::Same | Likeness::Other) => {
+            Rejection::KeyReused
+        }
+    }
+}
+
 /// Another request may take the identity: nothing happened under it, or the upstream refused and the
-/// proxy had composed the id itself. Under the caller's own key a stored refusal is final.
-fn leaves_identity_free(operation: &Operation) -> bool {
+/// proxy had composed the id itself. Under the caller's own key a stored refusal is final. A refusal
+/// that may be this very request's is not sent past under a new key.
+fn leaves_identity_free(operation: &Operation, likeness: Likeness) -> bool {
     match &operation.state {
         State::NotApplied(_) => true,
         State::Completed(completion) => {
@@ -112,6 +128,7 @@ fn leaves_identity_free(operation: &Operation) -> bool {
                 .is_some_and(|key| key.value == KeyValue::Caller);
             completion.verdict == Verdict::Refused
                 && operation.origin == IdentityOrigin::Derived
+                && likeness == Likeness::Other
                 && (!own_key || broken(Rule::CallersRefusalIsFinal))
         }
         State::Intended | State::Uncertain | State::NeedsAttention(_) => false,
@@ -127,5 +144,6 @@ pub(super) fn is_corrected_after_refusal(earlier: &Operation, admit: &Admit) -> 
             false
         }
     };
-    refused && earlier.fingerprint != admit.fingerprint && !broken(Rule::CorrectedTakesNewKey)
+    let another = admit.meaning.likeness(&earlier.fingerprint) == Likeness::Other;
+    refused && another && !broken(Rule::CorrectedTakesNewKey)
 }

@@ -279,6 +279,8 @@ pub(super) struct Ask {
     sequence: Option<u64>,
     source: &'static str,
     payload: u8,
+    fingerprint_key: u32,
+    credentialed: bool,
     origin: IdentityOrigin,
     follows_incarnation: bool,
     fenced: bool,
@@ -344,6 +346,8 @@ impl Ask {
             sequence: None,
             source: "caller",
             payload: 1,
+            fingerprint_key: 1,
+            credentialed: false,
             origin: IdentityOrigin::Caller,
             follows_incarnation: false,
             fenced: false,
@@ -386,11 +390,13 @@ impl Ask {
             key: self.key(),
             follows_incarnation: self.follows_incarnation,
             origin: self.origin,
-            fingerprint: Fingerprint {
-                key: 1,
+            meaning: Fingerprint {
+                key: self.fingerprint_key,
                 form: 1,
                 digest: [self.payload; 32],
-            },
+            }
+            .into(),
+            credentialed: self.credentialed,
             presented: self.fenced.then(|| Presented {
                 resource: resource(),
                 token: self.token,

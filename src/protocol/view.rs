@@ -66,6 +66,8 @@ pub struct Unsettled {
     pub order: Order,
     /// What it sends.
     pub fingerprint: Fingerprint,
+    /// With a credential?
+    pub credentialed: bool,
     /// Does it need a person?
     pub needs_attention: bool,
     /// Does its upstream order by itself?
@@ -105,6 +107,7 @@ impl Unsettled {
             generation: (place.incarnation, place.token),
             order: operation.order,
             fingerprint: operation.fingerprint,
+            credentialed: operation.credentialed,
             needs_attention,
             conditional: operation.settle.capability.conditional,
         })

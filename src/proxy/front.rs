@@ -27,7 +27,7 @@ use crate::upstream::PassThroughError;
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::hygiene;
-use crate::wire::identify::{self, Identified, Scope, Unidentified, identify};
+use crate::wire::identify::{self, Identified, Original, Scope, Unidentified, identify};
 use crate::wire::problem::{self, About, Fault, Row};
 use crate::wire::reply::Reply;
 use crate::wire::route::{Routed, Router};
@@ -113,7 +113,7 @@ impl Front {
         route: &RouteLabels,
     ) -> Reply {
         let metrics = &self.shared.dispatcher.metrics;
-        let identified = match self.identify(request, params, protect).await {
+        let (identified, original) = match self.identify(request, params, protect).await {
             Ok(identified) => identified,
             Err(refused) => {
                 metrics.rejected(route, refused.name());
@@ -140,6 +140,8 @@ impl Front {
             protect: Arc::clone(protect),
             teller,
             identified,
+            original,
+            fingerprints: self.shared.fingerprint_key.clone(),
         };
         let (told, observed) = effect.run().await;
         told.counted.count(metrics, route);
@@ -157,7 +159,7 @@ impl Front {
         request: Request<Incoming>,
         params: &PathParams,
         protect: &Protect,
-    ) -> Result<Identified, Unidentified> {
+    ) -> Result<(Identified, Original), Unidentified> {
         if self.shared.dispatcher.supervisor.is_draining() {
             return Err(Fault::Draining.into());
         }
@@ -173,16 +175,16 @@ impl Front {
             fingerprints: &self.shared.fingerprint_key,
         };
         let first_attempt = self.shared.dispatcher.next_attempt();
-        identify(
-            scope,
-            identify::Effect {
-                protect,
-                params,
-                head: &head,
-                body,
-                first_attempt,
-            },
-        )
+        let effect = identify::Effect {
+            protect,
+            params,
+            head: &head,
+            body: body.clone(),
+            first_attempt,
+        };
+        let identified = identify(scope, effect)?;
+        let params = params.clone();
+        Ok((identified, Original { params, head, body }))
     }
 
     /// No effect: forwarded both ways, streaming.

@@ -51,6 +51,20 @@ impl Teller {
         }
     }
 
+    /// The identity is of another request. `differs`: in what, by name; empty where that is not known.
+    pub(super) fn reused(&self, key: &OperationKey, differs: &[String]) -> Told {
+        let about = About {
+            differs,
+            ..self.about(key)
+        };
+        let rejection = Rejection::KeyReused;
+        let reply = problem::refused(&rejection, about);
+        Told {
+            reply,
+            counted: Counted::Rejected(Row::of_rejection(&rejection).name()),
+        }
+    }
+
     /// It could not be carried out.
     pub(super) fn fault(&self, key: &OperationKey, fault: &Fault) -> Told {
         let reply = problem::fault(fault, self.about(key));
@@ -126,6 +140,7 @@ impl Teller {
         About {
             operation: Some(key),
             resource: self.resource.as_ref(),
+            differs: &[],
         }
     }
 }

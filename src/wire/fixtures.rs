@@ -6,7 +6,8 @@ use std::time::Duration;
 use http::{HeaderName, Method, Uri};
 
 use crate::config::{
-    Action, EffectRule, Fence, Identity, KeyRule, Methods, Protect, TlsFiles, Unlisted, Upstream,
+    Action, EffectRule, Fence, Identity, KeyRule, Means, Methods, Protect, TlsFiles, Unlisted,
+    Upstream,
 };
 use crate::expression::{Member, PathTemplate, Template};
 use crate::protocol::ids::{TokenSource, UpstreamId};
@@ -113,6 +114,7 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
     Protect {
         once,
         caller_key_header: KEY,
+        means: Means::Whole,
         fence,
         answers: AnswerTable::contract(),
         policy: Arc::new(policy),

@@ -1,7 +1,7 @@
 //! HTTP on one side, the words of the contract on the other.
 //!
-//! What lives here: what a request *is* ([`route`], [`identify`], [`canonical`], [`fingerprint`],
-//! [`keys`]), what of it may travel ([`hygiene`], [`body`]), and what its caller is told
+//! What lives here: what a request *is* ([`route`], [`identify`], [`canonical`],
+//! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), and what its caller is told
 //! ([`answer`], [`problem`], [`reply`]).
 //!
 //! What always holds: everything here is a pure function of what it is given, but for [`body`],
@@ -14,13 +14,17 @@ pub mod answer;
 pub mod body;
 pub mod canonical;
 pub mod fingerprint;
+mod form;
 pub mod hygiene;
 pub mod identify;
-mod json;
+pub mod json;
 pub mod keys;
+pub mod meaning;
+mod members;
 pub mod problem;
 pub mod reply;
 pub mod route;
+mod selected;
 
 #[cfg(test)]
 mod fixtures;

@@ -12,7 +12,7 @@ use http::{HeaderName, Method};
 
 use super::fence::{Fenced, fence};
 use super::settle::settle;
-use super::{answers, value};
+use super::{answers, means, value};
 use crate::config::field::{Field, Fields};
 use crate::config::scalar::{self, DURATION, SIZE};
 use crate::config::settings::{Action, EffectRule, Identity, KeyRule, Limits, Methods, Protect};
@@ -120,7 +120,8 @@ pub(super) fn protect(
     fields.or("mode", (), |field| {
         field.choice_or_later(&[("enforce", ())], &["observe"])
     });
-    fields.refuse_later(&["means", "principal", "callback"]);
+    fields.refuse_later(&["principal", "callback"]);
+    let means = means::means(fields, path);
     let default_order = default_order(methods);
     let fenced = fields.take("fence");
     let has_fence = fenced.is_some();
@@ -145,6 +146,7 @@ pub(super) fn protect(
     Protect {
         caller_key_header: key_header(&once),
         once,
+        means,
         fence,
         answers,
         policy: Arc::new(Policy {

@@ -142,6 +142,13 @@ const RULES_IN_EFFECT: &str = r#"
 10:15 => says nothing about the request =>         once: always
 10:15 => from itself =>         once: "{operation.id}"
 10:37 => only a header may be lacking =>         once: { path: id, required: false }
+10:16 => `exact` is not one of raw | whole =>         means: exact
+10:16 => names nothing =>         means: []
+10:32 => is named already =>         means: [ { json: /a }, { json: /a } ]
+10:18 => no parameter `{nope}` =>         means: [ { path: nope } ]
+10:26 => is not a JSON pointer =>         means: [ { json: a } ]
+10:18 => is missing =>         means: [ { optional: true } ]
+10:30 => is not a known field =>         means: [ { json: /a, required: true } ]
 10:16 => `resource` is missing =>         fence: {}
 10:28 => cannot depend on the token =>         fence: { resource: "{token}" }
 10:51 => capability `conditional` =>         fence: { resource: x, if_older_unsettled: send }
@@ -167,7 +174,6 @@ fn what_a_later_version_brings_is_refused_by_name() {
         upstream("    hosts: [x]\n"),
         upstream("    mode: observe\n"),
         upstream("    capability: [query]\n"),
-        effect("        means: [ { json: /a } ]\n"),
         effect("        mode: observe\n"),
         effect("        fence: { resource: x, require: current }\n"),
         effect("        settle: [ { look_up: { get: /x } } ]\n"),
