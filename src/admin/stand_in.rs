@@ -167,6 +167,7 @@ impl Tables {
                 .cloned(),
             record: found.map(|operation| Record::Operation(Box::new(operation.clone()))),
             note: None,
+            keyless: None,
             first: None,
             unsettled: self
                 .of_resource(resource.as_ref())
@@ -335,6 +336,7 @@ fn admission(wanted: &Wanted<'_>) -> Admit {
         }
         .into(),
         credentialed: false,
+        blind_retry: None,
         presented: Some(Presented {
             resource: ResourceKey {
                 tenant,

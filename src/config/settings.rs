@@ -20,6 +20,7 @@ use crate::expression::{
 use crate::protocol::ids::{Tenant, TokenSource, UpstreamId};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{AnswerTable, Capability, KeyPolicy, KeyValue, Policy, Timeouts};
+use crate::protocol::time::Millis;
 
 /// A whole config.
 #[derive(Clone, Debug)]
@@ -186,6 +187,9 @@ pub struct Protect {
     pub policy: Arc<Policy>,
     /// How long a repeat waits for the operation in flight.
     pub join: Duration,
+    /// How long after the first one an equal request is its repeat, where neither has a key; `None`:
+    /// never.
+    pub blind_retry: Option<Millis>,
     /// Longest body of a request, in bytes.
     pub body_limit: usize,
     /// Longest body of an answer that is kept, in bytes.

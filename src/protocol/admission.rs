@@ -92,6 +92,9 @@ impl Desk<'_> {
         if let Some(ruling) = self.consult_record(&caller)? {
             return Ok(ruling);
         }
+        if let Some(ruling) = self.join_equal_without_key(&caller)? {
+            return Ok(ruling);
+        }
         self.check_right_to_act(&caller)?;
         if let Some(ruling) = self.settle_before_supersede(&caller)? {
             return Ok(ruling);

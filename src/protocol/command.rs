@@ -51,6 +51,9 @@ pub struct Admit {
     pub meaning: Meaning,
     /// Does it carry a credential? One that does not gets no answer to one that did.
     pub credentialed: bool,
+    /// For a request without a key: how long after the first one an equal request is its repeat.
+    /// `None`: it has a key, or equals are never taken for repeats.
+    pub blind_retry: Option<Millis>,
     /// The resource and what was presented for it; `None` without a fence.
     pub presented: Option<Presented>,
     /// The rules.

@@ -8,7 +8,7 @@
 
 use super::admission::{Caller, Desk};
 use super::broken::{Rule, broken};
-use super::command::{Admit, Ruling};
+use super::command::{Admit, Event, Ruling};
 use super::ids::OperationKey;
 use super::meaning::Likeness;
 use super::operation::{IdentityOrigin, Operation, State};
@@ -75,6 +75,33 @@ impl Desk<'_> {
             State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
             State::NotApplied(_) => Ok(None),
         }
+    }
+
+    /// A request without a key that equals one in doubt, without a key too, is the blind retry of some
+    /// middleware: they come exactly then.
+    pub(super) fn join_equal_without_key(
+        &mut self,
+        caller: &Caller,
+    ) -> Result<Option<Ruling>, Rejection> {
+        let (Some(window), Some(first)) = (self.admit.blind_retry, &self.view.keyless) else {
+            return Ok(None);
+        };
+        let late = self.admit.at.is_past(&first.first_seen, window);
+        let equal = first.origin == IdentityOrigin::Fresh
+            && first.key != self.key
+            && first.state.is_in_doubt()
+            && self.admit.meaning.is(&first.fingerprint);
+        if late || !equal {
+            return Ok(None);
+        }
+        let ruling = self.answer_from(first, caller)?;
+        self.changes.events.push(Event {
+            key: first.key.clone(),
+            at: self.admit.at,
+            attempt: None,
+            text: "joined by an equal request without a key".to_owned(),
+        });
+        Ok(ruling)
     }
 
     fn consult_note(&self, note: &TwinNote, caller: &Caller) -> Result<Option<Ruling>, Rejection> {

@@ -20,7 +20,7 @@ use crate::dispatch::gateway::Gateway;
 use crate::dispatch::waiters::Ticket;
 use crate::protocol::command::{Admission, Ruling};
 use crate::protocol::ids::{OperationKey, ResourceKey};
-use crate::protocol::operation::State;
+use crate::protocol::operation::{IdentityOrigin, State};
 use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::rejection::Rejection;
 use crate::protocol::time::Millis;
@@ -112,7 +112,9 @@ impl Effect {
                         admitted,
                         uncertain,
                     };
-                    self.join(&mut ticket, asked).await
+                    let blindly = self.joins_blindly(&asked);
+                    let told = self.join(&mut ticket, asked).await;
+                    told.map(|told| if blindly { told.joined_blindly() } else { told })
                 }
                 Ruling::Wait {
                     predecessor,
@@ -272,6 +274,11 @@ impl Effect {
             Joined::Reused => Some(self.reused(&self.identified.key).await),
             Joined::AskAgain => None,
         }
+    }
+
+    /// Is what it joins neither its own operation nor that of a twin under a fence?
+    fn joins_blindly(&self, asked: &joining::Asked) -> bool {
+        self.identified.origin == IdentityOrigin::Fresh && asked.joined != asked.own
     }
 
     /// The identity is of another request. In what it differs is asked after the decision: a hint, and

@@ -119,6 +119,7 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
         answers: AnswerTable::contract(),
         policy: Arc::new(policy),
         join: Duration::from_secs(10),
+        blind_retry: Some(Millis(300_000)),
         body_limit: 1_048_576,
         answer_limit: 1_048_576,
         uncertain_status: 504,

@@ -39,7 +39,7 @@ use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::policy::Policy;
 use crate::protocol::rejection::Rejection;
-use crate::protocol::time::Moment;
+use crate::protocol::time::{Millis, Moment};
 
 /// What is the same for all requests to one upstream.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +91,8 @@ pub struct Identified {
     pub meaning: Meaning,
     /// Does it carry a credential?
     pub credentialed: bool,
+    /// If it has no key: how long after the first one it may be a repeat.
+    pub blind_retry: Option<Millis>,
     /// The resource and what was presented for it.
     pub presented: Option<Presented>,
     /// Does it carry its condition to an upstream that checks it?
@@ -135,6 +137,7 @@ impl Identified {
             origin: self.origin,
             meaning: self.meaning.clone(),
             credentialed: self.credentialed,
+            blind_retry: self.blind_retry,
             presented: self.presented.clone(),
             policy: Arc::clone(&self.policy),
             request: Arc::clone(&self.request),
@@ -247,6 +250,9 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         },
         origin,
         meaning,
+        blind_retry: protect
+            .blind_retry
+            .filter(|_| origin == IdentityOrigin::Fresh),
         credentialed: hygiene::carries_credential(&head.headers),
         presented,
         conditional: scope.upstream.capability.conditional && conditional(&head.headers),

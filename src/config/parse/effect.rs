@@ -21,8 +21,10 @@ use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
     AnswerTable, Capability, KeyValue, Order, Policy, SettlePolicy, Timeouts, TokenMode,
 };
+use crate::protocol::time::Millis;
 
 const DEFAULT_JOIN: Duration = Duration::from_secs(10);
+const DEFAULT_BLIND_RETRY: Millis = Millis(5 * 60 * 1_000);
 const DEFAULT_LIMIT: usize = 1 << 20;
 const DEFAULT_UNCERTAIN: u16 = 504;
 const DEFAULT_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -130,6 +132,14 @@ pub(super) fn protect(
     let join = fields.or("join", DEFAULT_JOIN, |field| {
         field.read(DURATION, scalar::duration)
     });
+    let blind_retry = fields.or("blind_retry", Some(DEFAULT_BLIND_RETRY), |field| {
+        if field.raw_text() == Some("never") {
+            return Some(None);
+        }
+        field
+            .read("a duration (`5m`), or `never`", scalar::millis)
+            .map(Some)
+    });
     let (resend, keep_request) = settle(fields, context.capability);
     let answers = answers::layer(&context.answers, fields.take("answers").as_ref());
     let (body_limit, answer_limit) = limits(fields, context.limits);
@@ -144,7 +154,7 @@ pub(super) fn protect(
         None => (None, None, default_order),
     };
     Protect {
-        caller_key_header: key_header(&once),
+        caller_key_header: key_header(&once, context),
         once,
         means,
         fence,
@@ -161,6 +171,7 @@ pub(super) fn protect(
             keep_request,
         }),
         join,
+        blind_retry,
         body_limit,
         answer_limit,
         uncertain_status,
@@ -190,7 +201,7 @@ fn once(
     fenced: Option<&Fenced>,
 ) -> Identity {
     let by_caller = Identity {
-        template: Template::of(Member::Header(DEFAULT_KEY_HEADER)),
+        template: Template::of(Member::Header(callers_header(context))),
         required: true,
         origin: IdentityOrigin::Caller,
     };
@@ -280,11 +291,17 @@ fn check_identity(field: &Field<'_>, template: &Template, has_fence: bool) {
     }
 }
 
-fn key_header(once: &Identity) -> HeaderName {
+fn key_header(once: &Identity, context: &Context) -> HeaderName {
     match once.template.single_value() {
         Some(Member::Header(header)) => header.clone(),
-        Some(_) | None => DEFAULT_KEY_HEADER,
+        Some(_) | None => callers_header(context),
     }
+}
+
+/// Callers of an upstream that honours keys know the header that it takes them in.
+fn callers_header(context: &Context) -> HeaderName {
+    let key = context.key.as_ref();
+    key.map_or(DEFAULT_KEY_HEADER, |key| key.header.clone())
 }
 
 fn limits(fields: &mut Fields<'_>, whole: Limits) -> (usize, usize) {

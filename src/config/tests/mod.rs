@@ -193,8 +193,8 @@ fn the_reference_states_the_defaults() {
     assert_eq!(stated.policy.order, default.policy.order);
     assert_eq!(stated.means, default.means);
     assert_eq!(
-        (stated.join, stated.uncertain_status),
-        (default.join, default.uncertain_status)
+        (stated.join, stated.blind_retry, stated.uncertain_status),
+        (default.join, default.blind_retry, default.uncertain_status)
     );
     assert_eq!(
         (stated.body_limit, stated.answer_limit),

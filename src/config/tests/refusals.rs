@@ -118,6 +118,8 @@ fn values_that_mean_nothing_are_refused_where_they_stand() {
 }
 
 const RULES_IN_UPSTREAM: &str = r"
+6:16 => tell callers apart =>   b: { listen: 0.0.0.0:2, url: http://x }
+6:77 => is not supported by this version =>   b: { listen: 0.0.0.0:2, url: http://x, principal: [ { client_certificate: subject } ] }
 6:16 => `upstreams.a.listen` listens there already =>   b: { listen: 127.0.0.1:15001, url: http://x }
 6:48 => has the id `a` already =>   b: { listen: 127.0.0.1:2, url: http://x, id: a }
 6:19 => listens there already => admin: { address: 127.0.0.1:15001 }

@@ -31,6 +31,7 @@ pub(in crate::store) fn admit(id: &str, instance: InstanceId) -> Admit {
         origin: IdentityOrigin::Caller,
         meaning: meaning(1),
         credentialed: true,
+        blind_retry: None,
         presented: None,
         policy: Arc::new(policy()),
         request: Arc::new(request(id)),

@@ -10,7 +10,9 @@
 mod answers;
 mod drain;
 mod hygiene;
+mod identity;
 mod lost_answer;
+mod meaning;
 mod network;
 mod ownership;
 mod person;
@@ -18,6 +20,7 @@ mod register;
 mod settling;
 mod together;
 mod tokens;
+mod twins;
 mod watching;
 
 use serde_json::Value;

@@ -60,9 +60,14 @@ impl Call {
     }
 
     pub fn json(self, body: &str) -> Self {
+        self.content("application/json", body)
+    }
+
+    /// Content of any type.
+    pub fn content(self, kind: &str, body: &str) -> Self {
         Self {
             body: body.to_owned(),
-            ..self.field("Content-Type", "application/json")
+            ..self.field("Content-Type", kind)
         }
     }
 
