@@ -102,7 +102,7 @@ fn a_corrected_request_after_a_stored_refusal_takes_a_new_key() {
 #[test]
 fn a_key_used_on_another_path_or_method_is_refused() {
     let upstream = Upstream::start(Keys::Honoured);
-    let proxy = before(&upstream, "  - on: POST|PUT /x/{id}\n    order: free\n");
+    let proxy = before(&upstream, "  - on: POST|PUT /x/{id}\n");
     let send = |method: &str, path: &str| proxy.call(method, path).key("k").json("{}").send();
     assert_eq!(send("POST", "/x/1").status, 201);
     assert_eq!(differs(&send("POST", "/x/2")), ["path"]);
