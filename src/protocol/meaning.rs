@@ -55,6 +55,8 @@ pub enum Grain {
     Leaves,
     /// The members of the outermost object or array, because there were too many values.
     Outermost,
+    /// Only what every request has: method, path, query. Its content was too much.
+    Head,
 }
 
 impl Meaning {

@@ -16,6 +16,9 @@ use crate::protocol::meaning::{Grain, Members};
 
 /// Most digests of values that a record keeps.
 const MOST: usize = 32;
+/// Content beyond this is not taken apart, in bytes: what is only a hint must not cost what the
+/// fingerprint costs.
+const LARGEST: usize = 64 << 10;
 /// Most values of a request that are looked at to say which differ.
 const MOST_COMPARED: usize = 512;
 /// Most differences that are told.
@@ -30,16 +33,10 @@ const CONTENT: &str = "content";
 
 /// The digests of what a request is made of, for its record.
 pub(super) fn members(key: &FingerprintKey, canonical: &Canonical<'_>) -> Members {
-    [Grain::Leaves, Grain::Outermost]
+    [Grain::Leaves, Grain::Outermost, Grain::Head]
         .into_iter()
         .find_map(|grain| digests(key, canonical, grain))
-        .unwrap_or_else(|| {
-            let mut digests = Vec::new();
-            head(canonical, &mut |name, value| {
-                digests.push(digest(key, name, value));
-            });
-            ordered(Grain::Outermost, digests)
-        })
+        .unwrap_or_default()
 }
 
 fn digests(key: &FingerprintKey, canonical: &Canonical<'_>, grain: Grain) -> Option<Members> {
@@ -47,15 +44,11 @@ fn digests(key: &FingerprintKey, canonical: &Canonical<'_>, grain: Grain) -> Opt
     take_apart(canonical, grain, MOST, &mut |name, value| {
         digests.push(digest(key, name, value));
     })?;
-    Some(ordered(grain, digests))
-}
-
-fn ordered(grain: Grain, mut digests: Vec<u32>) -> Members {
     digests.sort_unstable();
-    Members {
+    Some(Members {
         grain,
         digests: digests.into(),
-    }
+    })
 }
 
 /// In what a request differs from the one that a record is of: names, never values. Empty: not known.
@@ -81,7 +74,8 @@ pub(super) fn differences(
     }
     told.dedup();
     if told.is_empty() {
-        let lacking = shared < first.digests.len();
+        let readable = !matches!(canonical.content, Content::Exact(_));
+        let lacking = readable && shared < first.digests.len();
         told.push(if lacking { LACKING } else { CONTENT }.to_owned());
     }
     told
@@ -118,14 +112,28 @@ fn take_apart(
     at_most: usize,
     sink: &mut Sink<'_>,
 ) -> Option<()> {
+    match grain {
+        Grain::Leaves => content(canonical, json::leaves, at_most, sink)?,
+        Grain::Outermost => content(canonical, json::outermost, at_most, sink)?,
+        Grain::Head => {}
+    }
+    head(canonical, sink);
+    Some(())
+}
+
+type Parts = fn(&[u8], usize, &mut dyn FnMut(&[u8], &[u8])) -> Option<()>;
+
+fn content(
+    canonical: &Canonical<'_>,
+    parts_of_json: Parts,
+    at_most: usize,
+    sink: &mut Sink<'_>,
+) -> Option<()> {
     match &canonical.content {
         Content::Exact(_) => {}
         Content::Json(text) => {
-            let leaves = match grain {
-                Grain::Leaves => json::leaves,
-                Grain::Outermost => json::outermost,
-            };
-            leaves(text, at_most, &mut |pointer, value| {
+            (text.len() <= LARGEST).then_some(())?;
+            parts_of_json(text, at_most, &mut |pointer, value| {
                 sink(named("json", pointer), value);
             })?;
         }
@@ -145,7 +153,6 @@ fn take_apart(
             }
         }
     }
-    head(canonical, sink);
     Some(())
 }
 

@@ -308,7 +308,11 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
 }
 
 fn members() -> impl Strategy<Value = Members> {
-    let grain = prop_oneof![Just(Grain::Leaves), Just(Grain::Outermost)];
+    let grain = prop_oneof![
+        Just(Grain::Leaves),
+        Just(Grain::Outermost),
+        Just(Grain::Head)
+    ];
     (grain, vec(any::<u32>(), 1..5)).prop_map(|(grain, digests)| Members {
         grain,
         digests: digests.into(),

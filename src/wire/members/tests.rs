@@ -116,6 +116,12 @@ fn the_member_that_differs_is_named() {
 }
 
 #[test]
+fn of_unreadable_content_only_that_it_differs_is_told() {
+    let (json, text) = (post(JSON, r#"{"a":1}"#), post("text/plain", "1"));
+    assert_eq!(told(json, text), CONTENT);
+}
+
+#[test]
 fn of_a_record_without_members_nothing_is_told() {
     let first = Members::default();
     let told = with(post(JSON, "1"), |canonical| {
@@ -151,8 +157,12 @@ fn what_is_kept_is_bounded() {
     let flat = format!("[{}]", list(0));
     let other = format!("[{}]", list(1));
     let kept = kept(post(JSON, &flat));
-    assert_eq!(kept.digests.len(), 4);
-    assert!(told(post(JSON, &flat), post(JSON, &other)).contains("json /0"));
+    assert_eq!((kept.grain, kept.digests.len()), (Grain::Head, 4));
+    assert_eq!(told(post(JSON, &flat), post(JSON, &other)), CONTENT);
+    assert_eq!(told(post(JSON, &flat), post(JSON, "[0]")), CONTENT);
+    let large = format!(r#"{{"text":"{}"}}"#, "t".repeat(LARGEST));
+    assert_eq!(told(post(JSON, &large), post(JSON, "{}")), CONTENT);
+    assert_eq!(told(post(JSON, "{}"), post(JSON, &large)), CONTENT);
     let endless = format!("[{}1]", "1,".repeat(MOST_COMPARED));
     assert_eq!(told(post(JSON, "[1]"), post(JSON, &endless)), CONTENT);
     let names: Vec<String> = (0..20).map(|n| format!(r#""m{n}":1"#)).collect();
