@@ -7,6 +7,10 @@
 //! What always holds: everything here is a pure function of what it is given, but for [`body`],
 //! which reads one. Bodies are shared, never copied. Nothing here logs.
 //!
+//! Bytes of strangers come in through one door each: [`canonical::Canonical::of`] (content of any type,
+//! forms and uploads included), [`json::canonical`], [`keys::caller_key`]; and, below this room, through
+//! `expression::multipart::parts`, `expression::Template::parse` and `FencingToken::parse`.
+//!
 //! What it does not do: accept connections (`proxy`), send anything (`upstream`), decide
 //! (`protocol`).
 

@@ -183,4 +183,39 @@ proptest! {
         let turn = usize::try_from(seed % 5).unwrap();
         prop_assert_eq!(form(&write(false, 0)), form(&write(true, turn)));
     }
+
+    /// Equal pairs, in an order that says nothing, give equal forms; and nothing else does.
+    #[test]
+    fn forms_are_equal_exactly_if_their_pairs_are(
+        one in prop::collection::vec(("[ab]", prop::option::of("[ab&=+%]{0,2}")), 0..4),
+        other in prop::collection::vec(("[ab]", prop::option::of("[ab&=+%]{0,2}")), 0..4),
+        turn in 0_usize..4,
+    ) {
+        type Pairs = Vec<(String, Option<String>)>;
+        let escape = |text: &str| -> String {
+            let escaped = text.bytes().map(|byte| format!("%{byte:02x}"));
+            escaped.collect::<Vec<_>>().concat()
+        };
+        let write = |pairs: &Pairs| -> String {
+            let pair = |(name, value): &(String, Option<String>)| match value {
+                None => name.clone(),
+                Some(value) => format!("{name}={}", escape(value)),
+            };
+            pairs.iter().map(pair).collect::<Vec<_>>().join("&")
+        };
+        let sorted = |pairs: &Pairs| {
+            let mut pairs = pairs.clone();
+            pairs.sort_by(|a, b| a.0.cmp(&b.0));
+            pairs
+        };
+        prop_assert_eq!(form(&write(&one)) == form(&write(&other)), sorted(&one) == sorted(&other));
+        // Names change places as whole groups.
+        let mut groups: Vec<Pairs> = sorted(&one)
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(<[_]>::to_vec)
+            .collect();
+        let by = turn.min(groups.len());
+        groups.rotate_left(by);
+        prop_assert_eq!(form(&write(&groups.concat())), form(&write(&one)));
+    }
 }

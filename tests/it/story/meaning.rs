@@ -212,3 +212,30 @@ fn a_list_says_what_counts_and_what_must_be_there() {
     );
     assert_eq!(upstream.heads().len(), 1);
 }
+
+/// What was recorded under another rule is neither another request nor, unless it is all the same,
+/// the same one.
+#[test]
+fn a_rule_that_changed_never_reads_as_a_reused_key() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let mut proxy = before(&upstream, "  - on: POST /publish\n");
+    let body = r#"{"object":1,"link":"https://tmp/1"}"#;
+    let publish =
+        |proxy: &Proxy, key: &str, body: &str| proxy.post("/publish").key(key).json(body).send();
+    let first = publish(&proxy, "k", body);
+    assert_eq!(first.status, 201);
+    proxy.stop();
+    proxy.change_config(
+        "on: POST /publish",
+        "on: POST /publish\n        means: [ { json: /object } ]",
+    );
+    proxy.start_again();
+    assert_replayed(&publish(&proxy, "k", body), &first);
+    let other_link = publish(&proxy, "k", r#"{"object":1,"link":"https://tmp/2"}"#);
+    assert_refused(&other_link, 409, "meaning-not-comparable", "never");
+    assert_eq!(other_link.json()["operation"], "k");
+    assert_eq!(upstream.heads().len(), 1);
+    let under_the_rule = publish(&proxy, "k2", body);
+    let fresh_link = publish(&proxy, "k2", r#"{"object":1,"link":"https://tmp/2"}"#);
+    assert_replayed(&fresh_link, &under_the_rule);
+}
