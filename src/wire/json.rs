@@ -6,7 +6,7 @@
 //! because no reader is bound to take them for one (and some round 9007199254740993). Strings are
 //! sequences of UTF-16 code units: a lone surrogate stays what it is. The grammar is RFC 8259 to the
 //! letter; a byte order mark and a repeated member name (after unescaping) are refused, since
-//! readers differ on what such a text means. Nesting ends at [`MAX_DEPTH`].
+//! readers differ on what such a text means. Nesting ends at 128 levels.
 //!
 //! The form: the JSON text without white space; members in the byte order of their canonical names
 //! (nobody else ever computes this form, so any fixed order does); in strings only `"` and `\` are
