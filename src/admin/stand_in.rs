@@ -167,6 +167,7 @@ impl Tables {
                 .cloned(),
             record: found.map(|operation| Record::Operation(Box::new(operation.clone()))),
             note: None,
+            keyless: None,
             first: None,
             unsettled: Arc::new(
                 self.of_resource(resource.as_ref())
@@ -329,11 +330,14 @@ fn admission(wanted: &Wanted<'_>) -> Admit {
         },
         follows_incarnation: false,
         origin: IdentityOrigin::Caller,
-        fingerprint: Fingerprint {
+        meaning: Fingerprint {
             key: 1,
             form: 1,
             digest: [0; 32],
-        },
+        }
+        .into(),
+        credentialed: false,
+        blind_retry: None,
         presented: Some(Presented {
             resource: ResourceKey {
                 tenant,

@@ -25,8 +25,8 @@ pub use encryption::EncryptionKey;
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use secret::Secret;
 pub use settings::{
-    Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Methods, Protect,
-    Register, Remember, Route, TlsFiles, Unlisted, Upstream,
+    Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Means, Methods, Protect,
+    Register, Remember, Route, Selected, TlsFiles, Unlisted, Upstream,
 };
 
 use std::path::Path;

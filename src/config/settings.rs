@@ -21,6 +21,7 @@ use crate::expression::{
 use crate::protocol::ids::{Tenant, TokenSource, UpstreamId};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Policy, Timeouts};
+use crate::protocol::time::Millis;
 
 /// A whole config.
 #[derive(Clone, Debug)]
@@ -177,6 +178,8 @@ pub struct Protect {
     pub once: Identity,
     /// Where callers put a key of their own: not passed on but by [`KeyRule`].
     pub caller_key_header: HeaderName,
+    /// What the fingerprint covers.
+    pub means: Means,
     /// Its fence; `Some` exactly when the policy has one.
     pub fence: Option<Fence>,
     /// What an answer proves.
@@ -185,6 +188,9 @@ pub struct Protect {
     pub policy: Arc<Policy>,
     /// How long a repeat waits for the operation in flight.
     pub join: Duration,
+    /// How long after the first one an equal request is its repeat, where neither has a key; `None`:
+    /// never.
+    pub blind_retry: Option<Millis>,
     /// Longest body of a request, in bytes.
     pub body_limit: usize,
     /// Longest body of an answer that is kept, in bytes.
@@ -203,6 +209,26 @@ pub struct Identity {
     pub required: bool,
     /// Who named an operation whose id could be had.
     pub origin: IdentityOrigin,
+}
+
+/// What of a request counts when it is compared with another; its method and path always do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// Query and content, in canonical form.
+    Whole,
+    /// Query and content, byte by byte.
+    Raw,
+    /// These members and nothing else; at least one.
+    Listed(Vec<Selected>),
+}
+
+/// A member that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// Which.
+    pub member: Member,
+    /// May it be lacking? Then its absence counts; else the request is refused.
+    pub optional: bool,
 }
 
 /// Where resource and token come from.

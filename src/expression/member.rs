@@ -14,7 +14,7 @@ use super::form::Form;
 use super::graphql::{self, GraphQl};
 use super::path::PathParams;
 use super::xml::{self, XmlPath};
-use super::{json, multipart, pairs};
+use super::{form, json, pairs};
 use crate::protocol::ids::FencingToken;
 
 /// Longest value, in bytes. What names things is short; a register full of megabyte names is an
@@ -162,7 +162,7 @@ fn part_digest(facts: &RequestFacts<'_>, name: &str) -> Result<String, WhyMissin
     let Form::Parts(parts) = Form::of(facts.headers, facts.body)? else {
         return Err(WhyMissing::Unreadable);
     };
-    let content = multipart::part(&parts, name)?.content();
+    let content = form::part(&parts, name)?.content;
     let digest = ring::digest::digest(&ring::digest::SHA256, content);
     let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     Ok(digits.collect())
@@ -194,6 +194,11 @@ impl JsonPointer {
             .map(unescape)
             .collect::<Option<_>>()
             .map(Self)
+    }
+
+    /// Names and indices from the outermost on, unescaped.
+    pub fn tokens(&self) -> &[String] {
+        &self.0
     }
 
     pub(super) fn of(tokens: Vec<String>) -> Self {

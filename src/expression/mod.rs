@@ -18,7 +18,7 @@ mod graphql;
 mod interpreter;
 mod json;
 mod member;
-mod multipart;
+pub mod multipart;
 mod pairs;
 mod path;
 mod template;

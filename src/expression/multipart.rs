@@ -1,254 +1,273 @@
-//! `multipart/form-data` (RFC 7578), taken apart.
+//! `multipart/form-data` content, taken apart (RFC 7578 on RFC 2046).
 //!
-//! What always holds: content is understood whole or not at all. What two readers could take apart
-//! in two ways is not read: a preamble, an epilogue, bare line feeds, a parameter that stands twice,
-//! an escape in a name, a transfer encoding.
+//! What always holds: parts come in the order sent, as slices of the content; nothing is copied,
+//! unescaped or decoded. Content is read only if no reader we know of could take it apart in another
+//! way: lines end in CRLF; a line that begins with the boundary *is* a delimiter, so one that only
+//! begins like it is refused; the closing delimiter is there; every part has a
+//! `Content-Disposition: form-data` with one `name`. Preamble, epilogue and the blanks after a
+//! delimiter say nothing. Parts, fields and their length are bounded.
 //!
-//! What it does not do: decode character sets (fields are UTF-8), or keep file names.
+//! What it does not do: other kinds of multipart, nested ones, transfer encodings, or the question of
+//! what a file's name means: `filename` is the text between its quotes, backslashes included.
 
-use super::member::WhyMissing;
+use memchr::memmem;
 
-/// Parts of one form, at most.
-const MOST_PARTS: usize = 1_024;
-/// Header of one part, in bytes.
-const LONGEST_HEADER: usize = 8_192;
-/// RFC 2046.
+/// Parts in one content, at most.
+pub const MOST_PARTS: usize = 1_000;
+/// Header fields of one part, at most.
+pub const MOST_FIELDS: usize = 16;
+/// The header of one part, at most, in bytes.
+pub const LONGEST_HEADER: usize = 8 * 1024;
+
+/// RFC 2046, 5.1.1.
 const LONGEST_BOUNDARY: usize = 70;
 
-/// One part of a form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
-    name: &'a str,
-    is_file: bool,
-    content: &'a [u8],
+/// One part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The field's name, as between its quotes.
+    pub name: &'a str,
+    /// The file's name, as between its quotes, where the part is a file.
+    pub filename: Option<&'a str>,
+    /// `Content-Type`, as sent.
+    pub content_type: Option<&'a str>,
+    /// Whatever else the header says, as sent and in that order: other fields, and other parameters
+    /// of `Content-Disposition` (`filename*`). Names may be in any case.
+    pub others: Vec<(&'a str, &'a str)>,
+    /// The exact bytes.
+    pub content: &'a [u8],
 }
 
-impl<'a> Part<'a> {
-    pub(super) fn name(&self) -> &'a str {
-        self.name
-    }
+/// Why content cannot be taken apart. No content is quoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MultipartError {
+    /// It does not begin with a delimiter, or a delimiter line goes on.
+    #[error("a delimiter of the multipart content is malformed at byte {at}")]
+    Delimiter {
+        /// Where the delimiter begins.
+        at: usize,
+    },
+    /// It ends before its closing delimiter.
+    #[error("the multipart content ends before its closing delimiter")]
+    Unclosed,
+    /// A part's header cannot be read, or says who the part is twice or not at all.
+    #[error("the header of part {part} of the multipart content cannot be read")]
+    Header {
+        /// Which part, from 0.
+        part: usize,
+    },
+    /// More than [`MOST_PARTS`].
+    #[error("the multipart content has more than {MOST_PARTS} parts")]
+    TooManyParts,
+}
 
-    /// Does it bring a file, named or not?
-    pub(super) fn is_file(&self) -> bool {
-        self.is_file
+/// The boundary that a `Content-Type` names, if it is `multipart/form-data` with one readable
+/// boundary.
+pub fn boundary(content_type: &str) -> Option<&str> {
+    let (essence, parameters) = content_type.split_once(';')?;
+    if !essence.trim().eq_ignore_ascii_case("multipart/form-data") {
+        return None;
     }
-
-    /// Its bytes.
-    pub(super) fn content(&self) -> &'a [u8] {
-        self.content
-    }
-
-    /// The text of a field.
-    pub(super) fn text(&self) -> Result<&'a str, WhyMissing> {
-        if self.is_file {
-            return Err(WhyMissing::NotText);
+    let mut found = None;
+    for (name, value) in Parameters(parameters) {
+        if name?.eq_ignore_ascii_case("boundary") && found.replace(value).is_some() {
+            return None;
         }
-        std::str::from_utf8(self.content).map_err(|_| WhyMissing::NotText)
     }
+    found.filter(|boundary| is_boundary(boundary))
 }
 
-/// The one part of a name.
-pub(super) fn part<'p, 'a>(parts: &'p [Part<'a>], name: &str) -> Result<&'p Part<'a>, WhyMissing> {
-    let mut named = parts.iter().filter(|part| part.name == name);
-    match (named.next(), named.next()) {
-        (None, _) => Err(WhyMissing::Absent),
-        (Some(part), None) => Ok(part),
-        (Some(_), Some(_)) => Err(WhyMissing::Repeated),
-    }
-}
-
-/// All parts, in order. `content_type` names the boundary.
-pub(super) fn parts<'a>(content_type: &str, body: &'a [u8]) -> Result<Vec<Part<'a>>, WhyMissing> {
-    read(content_type, body).ok_or(WhyMissing::Unreadable)
-}
-
-fn read<'a>(content_type: &str, body: &'a [u8]) -> Option<Vec<Part<'a>>> {
-    let boundary = boundary(content_type)?;
-    let opening = format!("--{boundary}");
-    let between = format!("\r\n--{boundary}");
-    let mut rest = body.strip_prefix(opening.as_bytes())?;
-    let mut parts = Vec::new();
+/// The parts of `content`, in the order sent. `boundary`: without its two hyphens.
+pub fn parts<'a>(boundary: &str, content: &'a [u8]) -> Result<Vec<Part<'a>>, MultipartError> {
+    let delimiter = format!("\r\n--{boundary}");
+    let finder = memmem::Finder::new(&delimiter);
+    let mut at = first_line(&delimiter, &finder, content)?;
+    let mut found = Vec::new();
     loop {
-        if let Some(end) = rest.strip_prefix(b"--") {
-            return matches!(end, b"" | b"\r\n").then_some(parts);
+        let rest = content.get(at..).unwrap_or_default();
+        let start = match after_delimiter(rest) {
+            Some(After::Close) => return Ok(found),
+            Some(After::Part { start }) => at.saturating_add(start),
+            None => return Err(MultipartError::Delimiter { at }),
+        };
+        if found.len() == MOST_PARTS {
+            return Err(MultipartError::TooManyParts);
         }
-        rest = rest.strip_prefix(b"\r\n")?;
-        let content_end = find(rest, between.as_bytes())?;
-        let (whole, after) = rest.split_at_checked(content_end)?;
-        if parts.len() >= MOST_PARTS {
-            return None;
-        }
-        parts.push(one(whole)?);
-        rest = after.get(between.len()..)?;
+        // From the delimiter's own line end on: a part may be without header and content.
+        let body = content.get(start.saturating_sub(2)..).unwrap_or_default();
+        let length = finder.find(body).ok_or(MultipartError::Unclosed)?;
+        let whole = body.get(2..length.max(2)).unwrap_or_default();
+        let part = found.len();
+        found.push(read_part(whole).ok_or(MultipartError::Header { part })?);
+        at = start
+            .saturating_sub(2)
+            .saturating_add(length)
+            .saturating_add(delimiter.len());
     }
 }
 
-/// Header, empty line, content.
-fn one(whole: &[u8]) -> Option<Part<'_>> {
-    let end = find(whole, b"\r\n\r\n").filter(|&end| end <= LONGEST_HEADER)?;
-    let (header, content) = whole.split_at_checked(end)?;
-    let header = std::str::from_utf8(header).ok()?;
+/// Where the first delimiter ends: at the very start, or after a preamble.
+fn first_line(
+    delimiter: &str,
+    finder: &memmem::Finder<'_>,
+    content: &[u8],
+) -> Result<usize, MultipartError> {
+    let bare = delimiter.as_bytes().get(2..).unwrap_or_default();
+    if content.starts_with(bare) {
+        return Ok(bare.len());
+    }
+    let at = finder.find(content).ok_or(MultipartError::Unclosed)?;
+    Ok(at.saturating_add(delimiter.len()))
+}
+
+/// What a delimiter begins.
+enum After {
+    /// A part, that many bytes on.
+    Part { start: usize },
+    /// Nothing more.
+    Close,
+}
+
+/// `None`: neither, the line goes on.
+fn after_delimiter(rest: &[u8]) -> Option<After> {
+    let (rest, closes) = match rest.strip_prefix(b"--") {
+        Some(rest) => (rest, true),
+        None => (rest, false),
+    };
+    let padding = rest
+        .iter()
+        .take_while(|byte| matches!(byte, b' ' | b'\t'))
+        .count();
+    let line_end = rest.get(padding..).unwrap_or_default();
+    match closes {
+        true if line_end.is_empty() || line_end.starts_with(b"\r\n") => Some(After::Close),
+        false if line_end.starts_with(b"\r\n") => Some(After::Part {
+            start: padding.saturating_add(2),
+        }),
+        true | false => None,
+    }
+}
+
+fn read_part(whole: &[u8]) -> Option<Part<'_>> {
+    // A part without a header would begin with the empty line, and say nothing of itself.
+    let end = memmem::find(whole, b"\r\n\r\n").filter(|end| *end <= LONGEST_HEADER)?;
+    let header = std::str::from_utf8(whole.get(..end)?).ok()?;
+    let content = whole.get(end.saturating_add(4)..)?;
     let mut disposition = None;
-    for line in header.split("\r\n") {
-        if line.contains(|c: char| c.is_control() && c != '\t') || line.starts_with([' ', '\t']) {
-            return None;
-        }
-        let (name, value) = line.split_once(':')?;
-        if name.eq_ignore_ascii_case("content-disposition") {
-            if disposition.replace(value).is_some() {
-                return None;
+    let mut content_type = None;
+    let mut others = Vec::new();
+    for (index, line) in header.split("\r\n").enumerate() {
+        let (name, value) = field(line).filter(|_| index < MOST_FIELDS)?;
+        let sole = match name {
+            _ if name.eq_ignore_ascii_case("content-disposition") => &mut disposition,
+            _ if name.eq_ignore_ascii_case("content-type") => &mut content_type,
+            _ => {
+                others.push((name, value));
+                continue;
             }
-        } else if name.eq_ignore_ascii_case("content-transfer-encoding") {
+        };
+        if sole.replace(value).is_some() {
             return None;
         }
     }
-    let parameters = parameters(disposition?.trim(), "form-data")?;
-    let named = |wanted: &str| {
-        let mut named = parameters
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        named.next().map(|(_, value)| *value)
+    let (kind, parameters) = disposition?.split_once(';')?;
+    let mut part = Part {
+        name: "",
+        filename: None,
+        content_type,
+        others,
+        content,
     };
-    Some(Part {
-        name: named("name")?,
-        is_file: named("filename").is_some() || named("filename*").is_some(),
-        content: content.get(4..)?,
+    if !kind.trim().eq_ignore_ascii_case("form-data") {
+        return None;
+    }
+    part.name = named(parameters, &mut part)?;
+    Some(part)
+}
+
+/// Reads the parameters of `Content-Disposition`: gives the name, keeps the rest.
+fn named<'a>(parameters: &'a str, part: &mut Part<'a>) -> Option<&'a str> {
+    let mut found = None;
+    for (name, value) in Parameters(parameters) {
+        let name = name?;
+        let sole = match name {
+            _ if name.eq_ignore_ascii_case("name") => &mut found,
+            _ if name.eq_ignore_ascii_case("filename") => &mut part.filename,
+            _ => {
+                part.others.push((name, value));
+                continue;
+            }
+        };
+        if sole.replace(value).is_some() {
+            return None;
+        }
+    }
+    found
+}
+
+/// `Name: value`, on one line, in printable characters.
+fn field(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once(':')?;
+    let readable = is_token(name) && !value.chars().any(|c| c.is_control() && c != '\t');
+    readable.then_some((name, value.trim_matches([' ', '\t'])))
+}
+
+fn is_token(text: &str) -> bool {
+    let in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(in_token)
+}
+
+fn is_boundary(text: &str) -> bool {
+    let in_boundary = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
+    (1..=LONGEST_BOUNDARY).contains(&text.len())
+        && !text.ends_with(' ')
+        && text.bytes().all(in_boundary)
+}
+
+/// `name=value; name="value"`: name and value of each, the value as between its quotes. A name that
+/// is `None` says that the rest cannot be read.
+struct Parameters<'a>(&'a str);
+
+impl<'a> Iterator for Parameters<'a> {
+    type Item = (Option<&'a str>, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.0.trim_matches([' ', '\t', ';']);
+        self.0 = "";
+        if rest.is_empty() {
+            return None;
+        }
+        let Some((name, value, rest)) = parameter(rest) else {
+            return Some((None, ""));
+        };
+        self.0 = rest;
+        Some((Some(name), value))
+    }
+}
+
+fn parameter(text: &str) -> Option<(&str, &str, &str)> {
+    let (name, rest) = text.split_once('=')?;
+    let (value, rest) = match rest.strip_prefix('"') {
+        Some(quoted) => {
+            let end = closing_quote(quoted)?;
+            (quoted.get(..end)?, quoted.get(end.checked_add(1)?..)?)
+        }
+        None => rest.split_at_checked(rest.find([';', ' ', '\t']).unwrap_or(rest.len()))?,
+    };
+    let rest = rest.trim_start_matches([' ', '\t']);
+    let ends = rest.is_empty() || rest.starts_with(';');
+    (is_token(name) && ends).then_some((name, value, rest))
+}
+
+/// A quote after a backslash does not end the text.
+fn closing_quote(quoted: &str) -> Option<usize> {
+    let mut escaped = false;
+    quoted.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
     })
 }
 
-fn boundary(content_type: &str) -> Option<&str> {
-    let parameters = parameters(content_type, "multipart/form-data")?;
-    let (_, boundary) = parameters
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case("boundary"))?;
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "'()+_,-./:=? ".contains(c);
-    let plain = !boundary.is_empty()
-        && boundary.len() <= LONGEST_BOUNDARY
-        && boundary.chars().all(allowed)
-        && !boundary.ends_with(' ');
-    plain.then_some(*boundary)
-}
-
-/// `essence; name=value; name="value"`: each name once.
-fn parameters<'a>(text: &'a str, essence: &str) -> Option<Vec<(&'a str, &'a str)>> {
-    let (found, mut rest) = text.split_once(';').unwrap_or((text, ""));
-    if !found.trim().eq_ignore_ascii_case(essence) {
-        return None;
-    }
-    let mut parameters: Vec<(&str, &str)> = Vec::new();
-    while !rest.trim().is_empty() {
-        let (name, after) = rest.split_once('=')?;
-        let name = name.trim();
-        let (value, after) = if let Some(quoted) = after.strip_prefix('"') {
-            let (value, after) = quoted.split_once('"')?;
-            let after = after.trim_start();
-            let next = after.strip_prefix(';');
-            (value, if after.is_empty() { after } else { next? })
-        } else {
-            let (value, after) = after.split_once(';').unwrap_or((after, ""));
-            (value.trim(), after)
-        };
-        let twice = parameters
-            .iter()
-            .any(|(known, _)| known.eq_ignore_ascii_case(name));
-        let plain_name =
-            !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c == ';');
-        if twice || !plain_name || value.contains(['\\', '"']) {
-            return None;
-        }
-        parameters.push((name, value));
-        rest = after;
-    }
-    Some(parameters)
-}
-
-/// Where `needle` first stands, found without going back over what was read.
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    memchr::memmem::find(haystack, needle)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TYPE: &str = "multipart/form-data; boundary=\"b-1\"";
-
-    fn form(parts: &[(&str, &str)]) -> String {
-        let parts = parts.iter();
-        let written =
-            parts.map(|(header, content)| format!("--b-1\r\n{header}\r\n\r\n{content}\r\n"));
-        written.collect::<String>() + "--b-1--\r\n"
-    }
-
-    fn value<'a>(body: &'a str, name: &str) -> Result<&'a str, WhyMissing> {
-        part(&parts(TYPE, body.as_bytes())?, name)?.text()
-    }
-
-    #[test]
-    fn fields_and_files_are_told_apart() {
-        let body = form(&[
-            ("Content-Disposition: form-data; name=\"amount\"", "5"),
-            (
-                "content-disposition: form-data; name=note\r\nContent-Type: text/plain",
-                "a\r\n--b-2\r\nb",
-            ),
-            (
-                "Content-Disposition: form-data; name=\"file\"; filename=\"a;b.pdf\"",
-                "%PDF",
-            ),
-            ("Content-Disposition: form-data; name=\"empty\"", ""),
-        ]);
-        assert_eq!(value(&body, "amount"), Ok("5"));
-        assert_eq!(value(&body, "note"), Ok("a\r\n--b-2\r\nb"));
-        assert_eq!(value(&body, "empty"), Ok(""));
-        assert_eq!(value(&body, "file"), Err(WhyMissing::NotText));
-        assert_eq!(value(&body, "nope"), Err(WhyMissing::Absent));
-        let parts = parts(TYPE, body.as_bytes()).unwrap();
-        assert_eq!(part(&parts, "file").unwrap().content(), b"%PDF");
-        let twice = form(&[
-            ("Content-Disposition: form-data; name=\"a\"", "1"),
-            ("Content-Disposition: form-data; name=\"a\"", "1"),
-        ]);
-        assert_eq!(value(&twice, "a"), Err(WhyMissing::Repeated));
-    }
-
-    #[test]
-    fn what_two_readers_could_take_apart_in_two_ways_is_not_read() {
-        let good = form(&[("Content-Disposition: form-data; name=\"a\"", "1")]);
-        assert_eq!(value(&good, "a"), Ok("1"));
-        for bad in [
-            String::new(),
-            format!("preamble\r\n{good}"),
-            format!("{good}epilogue"),
-            good.replace("--b-1--", "--b-1"),
-            good.replace("\r\n", "\n"),
-            good.replace("name=\"a\"", "name=\"a\"; name=\"b\""),
-            good.replace("name=\"a\"", "name=\"a\\\"\""),
-            good.replace("name=\"a\"", "filename=\"a\""),
-            good.replace("form-data", "attachment"),
-            good.replace(
-                "\r\n\r\n1",
-                "\r\nContent-Transfer-Encoding: base64\r\n\r\n1",
-            ),
-            good.replace(
-                "\r\n\r\n1",
-                "\r\nContent-Disposition: form-data; name=b\r\n\r\n1",
-            ),
-            good.replace("\r\n\r\n1", ";\r\n name=b\r\n\r\n1"),
-        ] {
-            assert_eq!(value(&bad, "a"), Err(WhyMissing::Unreadable), "{bad}");
-        }
-        for content_type in [
-            "multipart/form-data",
-            "multipart/mixed; boundary=b-1",
-            "multipart/form-data; boundary=b-1; boundary=b-2",
-            "multipart/form-data; boundary=",
-            "multipart/form-data; boundary=\"b-1",
-        ] {
-            let read = parts(content_type, good.as_bytes());
-            assert_eq!(read, Err(WhyMissing::Unreadable), "{content_type}");
-        }
-        let many = form(&vec![("Content-Disposition: form-data; name=a", ""); 1_025]);
-        assert_eq!(parts(TYPE, many.as_bytes()), Err(WhyMissing::Unreadable));
-    }
-}
+mod tests;

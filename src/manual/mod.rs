@@ -5,4 +5,5 @@
 //! What it does not do: repeat the reference of the config (`config/fencepost.yaml`).
 
 pub mod expressions;
+pub mod identity;
 pub mod register;

@@ -15,11 +15,13 @@ use super::command::{
 use super::decide::{fence_or_unseen, line};
 use super::fence::{Fence, Standing};
 use super::ids::{FencingToken, OperationKey};
-use super::operation::{Attempt, AttemptEnd, IdentityOrigin, KeyUse, Operation, Place, State};
-use super::outcome::{Provenance, Verdict};
-use super::policy::{FencePolicy, IfTwin, KeyValue, Ownership, PerGeneration, TokenMode};
+use super::meaning::Members;
+use super::operation::{Attempt, AttemptEnd, KeyUse, Operation, Place, State};
+use super::outcome::Provenance;
+use super::policy::{FencePolicy, Ownership, PerGeneration, TokenMode};
 use super::rejection::Rejection;
-use super::view::{Record, TwinNote, View};
+use super::repeat::is_corrected_after_refusal;
+use super::view::{Record, View};
 
 pub(super) fn admit(view: &View, admit: &Admit) -> Decision {
     let fence = admit
@@ -90,6 +92,9 @@ impl Desk<'_> {
         if let Some(ruling) = self.consult_record(&caller)? {
             return Ok(ruling);
         }
+        if let Some(ruling) = self.join_equal_without_key(&caller)? {
+            return Ok(ruling);
+        }
         self.check_right_to_act(&caller)?;
         if let Some(ruling) = self.settle_before_supersede(&caller)? {
             return Ok(ruling);
@@ -138,89 +143,6 @@ impl Desk<'_> {
                 self.refuse_unless_observing(rejection)?;
                 Ok(Caller::Tokenless)
             }
-        }
-    }
-
-    fn consult_record(&mut self, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
-        match &self.view.record {
-            None => Ok(None),
-            Some(Record::Twin(note)) => self.consult_note(note, caller),
-            Some(Record::Operation(operation)) => {
-                if operation.fingerprint == self.admit.fingerprint {
-                    return match (self.answer_from(operation, caller)?, &self.view.note) {
-                        (None, Some(note)) => self.consult_note(note, caller),
-                        (ruling, _) => Ok(ruling),
-                    };
-                }
-                if leaves_identity_free(operation) || broken(Rule::IdentityIsOneRequest) {
-                    return Ok(None);
-                }
-                match caller {
-                    Caller::Stale(rejection) => Err(rejection.clone()),
-                    Caller::Tokenless | Caller::Holder(_) => Err(Rejection::KeyReused),
-                }
-            }
-        }
-    }
-
-    /// What the record answers to a repeat; `None`: go on as if new.
-    fn answer_from(
-        &self,
-        operation: &Operation,
-        caller: &Caller,
-    ) -> Result<Option<Ruling>, Rejection> {
-        let key = operation.key.clone();
-        match &operation.state {
-            State::Completed(_) if broken(Rule::CompletedIsReplayed) => Ok(None),
-            State::Completed(completion) if completion.answer.is_none() => {
-                Err(Rejection::AnswerExpired(Box::new(key)))
-            }
-            State::Completed(completion) => {
-                let stale = matches!(caller, Caller::Stale(_));
-                Ok(Some(Ruling::Replay {
-                    completion: Box::new(completion.clone()),
-                    stale,
-                }))
-            }
-            State::Intended | State::Uncertain if broken(Rule::RepeatJoins) => Ok(None),
-            State::Intended | State::Uncertain => {
-                let uncertain = !operation.is_in_flight(&self.view.living, &self.admit.at);
-                Ok(Some(Ruling::Join {
-                    key,
-                    attempt: operation.attempts.last().map(|newest| newest.id),
-                    admitted: operation.admitted,
-                    uncertain,
-                }))
-            }
-            State::NeedsAttention(_) if broken(Rule::AttentionHolds) => Ok(None),
-            State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
-            State::NotApplied(_) => Ok(None),
-        }
-    }
-
-    fn consult_note(&self, note: &TwinNote, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
-        if note.fingerprint != self.admit.fingerprint {
-            return Err(match caller {
-                Caller::Stale(rejection) => rejection.clone(),
-                Caller::Tokenless | Caller::Holder(_) => Rejection::KeyReused,
-            });
-        }
-        if broken(Rule::TwinIsNoted) {
-            return Ok(None);
-        }
-        match self.fenced().map(|(_, policy)| policy.if_twin) {
-            Some(IfTwin::Refuse) => Err(Rejection::NearDuplicate {
-                first: Box::new(note.first.clone()),
-            }),
-            Some(IfTwin::Answer) => match &self.view.first {
-                // If the first ends NOT_APPLIED the note is void; so it is where the first was
-                // then corrected, and is no twin any more.
-                Some(first) if first.fingerprint == note.fingerprint => {
-                    self.answer_from(first, caller)
-                }
-                Some(_) | None => Ok(None),
-            },
-            Some(IfTwin::Send) | None => Ok(None),
         }
     }
 
@@ -313,7 +235,7 @@ impl Desk<'_> {
         operation.attempts.push(Attempt {
             id: self.admit.attempt,
             round,
-            fingerprint: self.admit.fingerprint,
+            fingerprint: self.admit.meaning.fingerprint,
             at: self.admit.at,
             overdue_after: self.admit.policy.timeouts.overdue_after(),
             resend: false,
@@ -415,7 +337,9 @@ impl Desk<'_> {
                 origin: admit.origin,
                 place: None,
                 order: policy.order,
-                fingerprint: admit.fingerprint,
+                fingerprint: admit.meaning.fingerprint,
+                members: Members::default(),
+                credentialed: admit.credentialed,
                 key_use: KeyUse {
                     round: super::ids::Round::default(),
                     first: None,
@@ -434,7 +358,9 @@ impl Desk<'_> {
         operation.place = place;
         operation.origin = admit.origin;
         operation.order = policy.order;
-        operation.fingerprint = admit.fingerprint;
+        operation.fingerprint = admit.meaning.fingerprint;
+        operation.members = admit.meaning.members.clone();
+        operation.credentialed = admit.credentialed;
         operation.settle = policy.settle;
         operation.require = require;
         operation.state = State::Intended;
@@ -460,34 +386,4 @@ impl Desk<'_> {
             Some(_) | None => by,
         }
     }
-}
-
-/// Another request may take the identity: nothing happened under it, or the upstream refused and the
-/// proxy had composed the id itself. Under the caller's own key a stored refusal is final.
-fn leaves_identity_free(operation: &Operation) -> bool {
-    match &operation.state {
-        State::NotApplied(_) => true,
-        State::Completed(completion) => {
-            let own_key = operation
-                .settle
-                .key
-                .is_some_and(|key| key.value == KeyValue::Caller);
-            completion.verdict == Verdict::Refused
-                && operation.origin == IdentityOrigin::Derived
-                && (!own_key || broken(Rule::CallersRefusalIsFinal))
-        }
-        State::Intended | State::Uncertain | State::NeedsAttention(_) => false,
-    }
-}
-
-/// The upstream answered under the current key with a failure that it stores, and this is another
-/// form: it needs another key.
-fn is_corrected_after_refusal(earlier: &Operation, admit: &Admit) -> bool {
-    let refused = match &earlier.state {
-        State::Completed(completion) => completion.verdict == Verdict::Refused,
-        State::Intended | State::Uncertain | State::NeedsAttention(_) | State::NotApplied(_) => {
-            false
-        }
-    };
-    refused && earlier.fingerprint != admit.fingerprint && !broken(Rule::CorrectedTakesNewKey)
 }

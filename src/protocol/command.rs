@@ -12,6 +12,7 @@ use super::ids::{
     AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceKey,
     Round, Sequence, TokenSource,
 };
+use super::meaning::Meaning;
 use super::operation::{Completion, Effect, IdentityOrigin, Operation, Parked, State};
 use super::outcome::{Answer, Evidence, Provenance, StoredRequest, Verdict};
 use super::policy::Policy;
@@ -47,7 +48,12 @@ pub struct Admit {
     /// Where the identity came from.
     pub origin: IdentityOrigin,
     /// What the request means.
-    pub fingerprint: Fingerprint,
+    pub meaning: Meaning,
+    /// Does it carry a credential? One that does not gets no answer to one that did.
+    pub credentialed: bool,
+    /// For a request without a key: how long after the first one an equal request is its repeat.
+    /// `None`: it has a key, or equals are never taken for repeats.
+    pub blind_retry: Option<Millis>,
     /// The resource and what was presented for it; `None` without a fence.
     pub presented: Option<Presented>,
     /// The rules.

@@ -9,6 +9,7 @@
 
 use super::broken::{Rule, broken};
 use super::ids::AttemptId;
+use super::meaning::Members;
 use super::operation::{Attempt, AttemptEnd, Completion, Effect, Operation, State, WhyNot};
 use super::outcome::{Answer, AnswerClass, Evidence, Provenance, Verdict};
 use super::time::Moment;
@@ -298,6 +299,10 @@ impl Operation {
         // The operation is complete *as that form*; a corrected caller then finds another
         // fingerprint.
         if !broken(Rule::CompletesAsItsForm) {
+            if self.fingerprint != attempt.fingerprint {
+                // What that form was made of is not kept.
+                self.members = Members::default();
+            }
             self.fingerprint = attempt.fingerprint;
         }
         if verdict == Verdict::Applied {

@@ -13,6 +13,7 @@ use super::ids::{
     AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceName,
     Round, Sequence,
 };
+use super::meaning::Members;
 use super::outcome::{Answer, AnswerClass, Interruption, Phase, Provenance, Unsent, Verdict};
 use super::policy::{LISTEN, Order, Ownership, SettlePolicy};
 use super::time::{Millis, Moment};
@@ -41,6 +42,10 @@ pub struct Operation {
     pub order: Order,
     /// The form in force.
     pub fingerprint: Fingerprint,
+    /// What that form is made of; none where that is not known.
+    pub members: Members,
+    /// Did that form carry a credential? Then its answer is for callers who have one.
+    pub credentialed: bool,
     /// Use of the key in force towards the upstream.
     pub key_use: KeyUse,
     /// How it is settled, as admitted.

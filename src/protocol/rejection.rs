@@ -37,6 +37,10 @@ pub enum Rejection {
     },
     /// The identity was used with another request.
     KeyReused,
+    /// The identity was used, and whether with this request can no longer be told.
+    NotComparable(Box<OperationKey>),
+    /// The operation was asked for with a credential, and its answer is for callers who have one.
+    CredentialRequired(Box<OperationKey>),
     /// The operation ended, and its answer is no longer kept.
     AnswerExpired(Box<OperationKey>),
     /// No step can settle the operation; a person must.

@@ -35,7 +35,8 @@ impl Desk<'_> {
         let twin = in_the_way.iter().find(|other| {
             !broken(Rule::TwinIsJudged)
                 && other.generation == newcomer
-                && other.fingerprint == self.admit.fingerprint
+                && self.shares_callers_with(other)
+                && self.admit.meaning.is(&other.fingerprint)
                 && ordered_within(other.order, self.admit.policy.order)
         });
         if let (Some(first), IfTwin::Refuse | IfTwin::Answer) = (twin, policy.if_twin) {
@@ -73,6 +74,11 @@ impl Desk<'_> {
         (self.admit.conditional && conditional) || broken(Rule::OnlyConditionalGoesAhead)
     }
 
+    /// Twins are of one caller: nobody is answered with what another account or upstream said.
+    fn shares_callers_with(&self, other: &Unsettled) -> bool {
+        other.key.upstream == self.key.upstream && other.key.principal == self.key.principal
+    }
+
     fn is_observing(&self) -> bool {
         self.fenced()
             .is_some_and(|(_, policy)| policy.token == TokenMode::Observe)
@@ -106,7 +112,8 @@ impl Desk<'_> {
         self.changes.twin = Some(TwinNote {
             key: self.key.clone(),
             first: first_key.clone(),
-            fingerprint: self.admit.fingerprint,
+            // As the first was fingerprinted, also where the form has changed since.
+            fingerprint: first.fingerprint,
         });
         let at = self.admit.at;
         let text = format!(
@@ -122,6 +129,9 @@ impl Desk<'_> {
         match if_twin {
             IfTwin::Answer if first.needs_attention => {
                 Err(Rejection::NeedsAttention(Box::new(first_key)))
+            }
+            IfTwin::Answer if first.credentialed && !self.admit.credentialed => {
+                Err(Rejection::CredentialRequired(Box::new(first_key)))
             }
             IfTwin::Answer => Ok(Some(Ruling::Join {
                 key: first_key,

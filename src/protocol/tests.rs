@@ -123,10 +123,21 @@ impl World {
                 .map(|op| Found::Operation(Box::new(op.clone())))
                 .or_else(|| twin.map(|note| Found::Twin(note.clone()))),
             note: twin.filter(|_| self.operations.contains_key(&key)).cloned(),
+            keyless: self.keyless(command),
             unsettled: Arc::new(unsettled.into_iter().map(|(_, brief)| brief).collect()),
             lease: self.lease.clone(),
             request: self.requests.get(&key).cloned(),
         }
+    }
+
+    fn keyless(&self, command: &Command) -> Option<Operation> {
+        let Command::Admit(admit) = command else {
+            return None;
+        };
+        let mut operations = self.operations.values();
+        operations
+            .find(|op| op.origin == IdentityOrigin::Fresh && admit.meaning.is(&op.fingerprint))
+            .cloned()
     }
 
     fn apply(&mut self, command: &Command) -> Reply {
@@ -279,6 +290,9 @@ pub(super) struct Ask {
     sequence: Option<u64>,
     source: &'static str,
     payload: u8,
+    fingerprint_key: u32,
+    credentialed: bool,
+    blind_retry: Option<Millis>,
     origin: IdentityOrigin,
     follows_incarnation: bool,
     fenced: bool,
@@ -344,6 +358,9 @@ impl Ask {
             sequence: None,
             source: "caller",
             payload: 1,
+            fingerprint_key: 1,
+            credentialed: false,
+            blind_retry: None,
             origin: IdentityOrigin::Caller,
             follows_incarnation: false,
             fenced: false,
@@ -386,11 +403,14 @@ impl Ask {
             key: self.key(),
             follows_incarnation: self.follows_incarnation,
             origin: self.origin,
-            fingerprint: Fingerprint {
-                key: 1,
+            meaning: Fingerprint {
+                key: self.fingerprint_key,
                 form: 1,
                 digest: [self.payload; 32],
-            },
+            }
+            .into(),
+            credentialed: self.credentialed,
+            blind_retry: self.blind_retry,
             presented: self.fenced.then(|| Presented {
                 resource: resource(),
                 token: self.token,
@@ -476,4 +496,5 @@ fn is_stale(ruling: &Ruling) -> bool {
 
 mod admission;
 mod life;
+mod meaning;
 mod table;

@@ -29,6 +29,9 @@ pub struct View {
     pub note: Option<TwinNote>,
     /// For a twin's note: the operation that it names.
     pub first: Option<Operation>,
+    /// For a request without a key: the newest operation in doubt of the same caller and upstream that
+    /// had none either, and the same fingerprint.
+    pub keyless: Option<Operation>,
     /// The unsettled operations of the resource, in the order of their admission. Shared, because a
     /// register that remembers them shows the same list to one command after the other.
     pub unsettled: Arc<Vec<Unsettled>>,
@@ -79,6 +82,8 @@ pub struct Unsettled {
     pub order: Order,
     /// What it sends.
     pub fingerprint: Fingerprint,
+    /// With a credential?
+    pub credentialed: bool,
     /// Does it need a person?
     pub needs_attention: bool,
     /// Does its upstream order by itself?
@@ -118,6 +123,7 @@ impl Unsettled {
             generation: (place.incarnation, place.token),
             order: operation.order,
             fingerprint: operation.fingerprint,
+            credentialed: operation.credentialed,
             needs_attention,
             conditional: operation.settle.capability.conditional,
         })

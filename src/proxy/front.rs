@@ -29,7 +29,7 @@ use crate::upstream::PassThroughError;
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::hygiene;
-use crate::wire::identify::{self, Identified, Scope, Unidentified, identify};
+use crate::wire::identify::{self, Identified, Original, Scope, Unidentified, identify};
 use crate::wire::problem::{self, About, Fault, Row};
 use crate::wire::reply::Reply;
 use crate::wire::route::{Routed, Router};
@@ -115,7 +115,7 @@ impl Front {
         route: &RouteLabels,
     ) -> Reply {
         let metrics = &self.shared.dispatcher.metrics;
-        let identified = match self.identify(request, params, protect).await {
+        let (identified, original) = match self.identify(request, params, protect).await {
             Ok(identified) => identified,
             Err(refused) => {
                 metrics.rejected(route, refused.name());
@@ -142,6 +142,8 @@ impl Front {
             protect: Arc::clone(protect),
             teller,
             identified,
+            original,
+            fingerprints: self.shared.fingerprint_key.clone(),
         };
         let (told, observed) = effect.run().await;
         told.counted.count(metrics, route);
@@ -159,7 +161,7 @@ impl Front {
         request: Request<Incoming>,
         params: &PathParams,
         protect: &Arc<Protect>,
-    ) -> Result<Identified, Unidentified> {
+    ) -> Result<(Identified, Original), Unidentified> {
         if self.shared.dispatcher.supervisor.is_draining() {
             return Err(Fault::Draining.into());
         }
@@ -171,11 +173,11 @@ impl Front {
         })?;
         let first_attempt = self.shared.dispatcher.next_attempt();
         if body.len() <= protect.slow_above() {
-            return self.identify_here(&head, body, params, protect, first_attempt);
+            return self.identify_here(head, body, params, protect, first_attempt);
         }
         let (front, params, protect) = (self.clone(), params.clone(), Arc::clone(protect));
         let identified = tokio::task::spawn_blocking(move || {
-            front.identify_here(&head, body, &params, &protect, first_attempt)
+            front.identify_here(head, body, &params, &protect, first_attempt)
         });
         // It fails only with the process, or with a fault of ours: nothing was sent either way.
         identified.await.unwrap_or(Err(Fault::Draining.into()))
@@ -183,12 +185,12 @@ impl Front {
 
     fn identify_here(
         &self,
-        head: &Parts,
+        head: Parts,
         body: Bytes,
         params: &PathParams,
         protect: &Protect,
         first_attempt: AttemptId,
-    ) -> Result<Identified, Unidentified> {
+    ) -> Result<(Identified, Original), Unidentified> {
         let scope = Scope {
             tenant: &self.shared.config.tenant,
             upstream: &self.gateway.config,
@@ -197,11 +199,13 @@ impl Front {
         let effect = identify::Effect {
             protect,
             params,
-            head,
-            body,
+            head: &head,
+            body: body.clone(),
             first_attempt,
         };
-        identify(scope, effect)
+        let identified = identify(scope, effect)?;
+        let params = params.clone();
+        Ok((identified, Original { params, head, body }))
     }
 
     /// No effect: forwarded both ways, streaming.

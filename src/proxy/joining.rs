@@ -13,7 +13,8 @@ use super::told::{Teller, Told};
 use crate::clock;
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::waiters::{Ended, Ticket};
-use crate::protocol::ids::{AttemptId, Fingerprint, OperationKey};
+use crate::protocol::ids::{AttemptId, OperationKey};
+use crate::protocol::meaning::Meaning;
 use crate::protocol::operation::State;
 use crate::protocol::rejection::Rejection;
 use crate::protocol::view::Record;
@@ -28,7 +29,7 @@ pub(super) struct Asked {
     /// Whom it joins: itself, or the first of twins.
     pub(super) joined: OperationKey,
     /// What the caller asked for.
-    pub(super) form: Fingerprint,
+    pub(super) meaning: Meaning,
     /// The attempt it joins, where it is known.
     pub(super) attempt: Option<AttemptId>,
     /// How many attempts were admitted by then. A ticket is older than the question, and holds what
@@ -49,6 +50,8 @@ pub(super) struct Join<'a> {
 pub(super) enum Joined {
     /// This.
     Told(Told),
+    /// Late proof completed it as another form.
+    Reused,
     /// The twin's note is void, or everything changed meanwhile: decide again from the start.
     AskAgain,
 }
@@ -106,9 +109,8 @@ impl Join<'_> {
                     let rejection = Rejection::NeedsAttention(Box::new(ended.key.clone()));
                     return Joined::Told(self.teller.refused(&ended.key, &rejection));
                 }
-                // Late proof completed it as an earlier form.
-                State::Completed(_) if ended.turn.form != self.asked.form => {
-                    return Joined::Told(self.teller.refused(&ended.key, &Rejection::KeyReused));
+                State::Completed(_) if !self.asked.meaning.is(&ended.turn.form) => {
+                    return Joined::Reused;
                 }
                 State::Completed(completion) => {
                     let stored = Teller::stored(&ended.key, completion, false, Answered::Joined);

@@ -20,7 +20,7 @@ use crate::dispatch::gateway::Gateway;
 use crate::dispatch::waiters::Ticket;
 use crate::protocol::command::{Admission, Ruling};
 use crate::protocol::ids::{OperationKey, ResourceKey};
-use crate::protocol::operation::State;
+use crate::protocol::operation::{IdentityOrigin, State};
 use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::rejection::Rejection;
 use crate::protocol::time::Millis;
@@ -30,7 +30,8 @@ use crate::store::StoreError;
 use crate::telemetry::metrics::{Answered, WaitedFor};
 use crate::upstream::{Reserved, UnfitRequest};
 use crate::wire::answer::Listener;
-use crate::wire::identify::Identified;
+use crate::wire::fingerprint::FingerprintKey;
+use crate::wire::identify::{Identified, Original};
 use crate::wire::problem::Fault;
 
 /// How often a request whose connection died before its first byte is admitted again.
@@ -45,6 +46,10 @@ pub(super) struct Effect {
     pub(super) teller: Teller,
     /// What the request is.
     pub(super) identified: Identified,
+    /// What it was read from.
+    pub(super) original: Original,
+    /// To say in what it differs from the first of its identity.
+    pub(super) fingerprints: FingerprintKey,
 }
 
 /// What of `would_refuse` was seen on the way.
@@ -102,12 +107,14 @@ impl Effect {
                     let asked = joining::Asked {
                         own: key,
                         joined,
-                        form: self.identified.fingerprint,
+                        meaning: self.identified.meaning.clone(),
                         attempt,
                         admitted,
                         uncertain,
                     };
-                    self.join(&mut ticket, asked).await
+                    let blindly = self.joins_blindly(&asked);
+                    let told = self.join(&mut ticket, asked).await;
+                    told.map(|told| if blindly { told.joined_blindly() } else { told })
                 }
                 Ruling::Wait {
                     predecessor,
@@ -116,6 +123,7 @@ impl Effect {
                     self.wait_for(&key, predecessor, at_most, &mut patience)
                         .await
                 }
+                Ruling::Refused(Rejection::KeyReused) => Some(self.reused(&key).await),
                 Ruling::Refused(rejection) => Some(self.teller.refused(&key, &rejection)),
             };
             if let Some(told) = told {
@@ -205,13 +213,13 @@ impl Effect {
         report: Option<Report>,
         ticket: &mut Ticket,
     ) -> After {
-        let form = self.identified.fingerprint;
+        let meaning = &self.identified.meaning;
         let (attempt, state, admitted, evidence) = match report {
             // Late proof completed it as an earlier form, and that is what the record holds.
             Some(Report::Recorded { state, turn, .. })
-                if turn.form != form && matches!(*state, State::Completed(_)) =>
+                if !meaning.is(&turn.form) && matches!(*state, State::Completed(_)) =>
             {
-                return After::Told(self.teller.refused(key, &Rejection::KeyReused));
+                return After::Told(self.reused(key).await);
             }
             Some(Report::Recorded {
                 attempt,
@@ -243,7 +251,7 @@ impl Effect {
                 let asked = joining::Asked {
                     own,
                     joined,
-                    form,
+                    meaning: meaning.clone(),
                     attempt: Some(attempt),
                     admitted,
                     uncertain: true,
@@ -263,8 +271,28 @@ impl Effect {
         };
         match join.run(ticket, self.protect.join).await {
             Joined::Told(told) => Some(told),
+            Joined::Reused => Some(self.reused(&self.identified.key).await),
             Joined::AskAgain => None,
         }
+    }
+
+    /// Is what it joins neither its own operation nor that of a twin under a fence?
+    fn joins_blindly(&self, asked: &joining::Asked) -> bool {
+        self.identified.origin == IdentityOrigin::Fresh && asked.joined != asked.own
+    }
+
+    /// The identity is of another request. In what it differs is asked after the decision: a hint, and
+    /// if the record has changed since, a hint about what it is now.
+    async fn reused(&self, key: &OperationKey) -> Told {
+        let record = self.dispatcher.register.read().peek(key, None).await;
+        let differs = match record {
+            Ok(Some(Record::Operation(first))) => {
+                let (key, rule) = (&self.fingerprints, &self.protect.means);
+                self.original.differences(key, rule, &first.members)
+            }
+            Ok(Some(Record::Twin(_)) | None) | Err(_) => Vec::new(),
+        };
+        self.teller.reused(key, &differs)
     }
 
     /// Waits until the predecessor is settled or needs a person, then `None`: decide again from the

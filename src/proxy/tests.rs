@@ -34,7 +34,7 @@ use crate::store::{
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
 use crate::wire::fingerprint::FingerprintKey;
-use crate::wire::identify::{self, Identified, Scope};
+use crate::wire::identify::{self, Identified, Original, Scope};
 use crate::wire::reply::Reply;
 
 mod commits;
@@ -227,7 +227,8 @@ impl Bench {
     }
 
     fn identified(&self, upstream: usize, key: &str) -> (Arc<Protect>, Identified) {
-        self.identified_with(upstream, key, "{}")
+        let (protect, identified, _) = self.identified_with(upstream, key, "{}");
+        (protect, identified)
     }
 
     fn identified_with(
@@ -235,7 +236,7 @@ impl Bench {
         upstream: usize,
         key: &str,
         body: &'static str,
-    ) -> (Arc<Protect>, Identified) {
+    ) -> (Arc<Protect>, Identified, Original) {
         let rules = &self.gateways[upstream].config;
         let path = RequestPath::parse("/payments").unwrap();
         let (protect, params) = match rules.route(&http::Method::POST, &path) {
@@ -265,7 +266,8 @@ impl Bench {
             first_attempt: self.dispatcher.next_attempt(),
         };
         let identified = identify::identify(scope, effect).unwrap();
-        (protect, identified)
+        let body = body.into();
+        (protect, identified, Original { params, head, body })
     }
 
     /// A caller pays.
@@ -274,7 +276,7 @@ impl Bench {
     }
 
     async fn pay_with(&self, upstream: usize, key: &str, body: &'static str) -> Reply {
-        let (protect, identified) = self.identified_with(upstream, key, body);
+        let (protect, identified, original) = self.identified_with(upstream, key, body);
         let effect = Effect {
             dispatcher: self.dispatcher.clone(),
             reconciler: self.reconciler.clone(),
@@ -285,6 +287,8 @@ impl Bench {
                 uncertain_status: StatusCode::GATEWAY_TIMEOUT,
             },
             identified,
+            original,
+            fingerprints: FingerprintKey::new(&[7; 32]),
         };
         effect.run().await.0.reply
     }

@@ -5,7 +5,7 @@
 //!
 //! What it does not do: word anything (`wire::answer`, `wire::problem`).
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{Completion, State};
@@ -14,7 +14,7 @@ use crate::protocol::rejection::Rejection;
 use crate::telemetry::metrics::{Answered, Metrics, RouteLabels};
 use crate::wire::answer::{self, Ended, Listener};
 use crate::wire::problem::{self, About, Fault, Row};
-use crate::wire::reply::Reply;
+use crate::wire::reply::{JOINED, Reply};
 
 /// How a request for an effect ended.
 #[derive(Debug)]
@@ -30,6 +30,15 @@ pub(super) enum Counted {
     Answered(Answered),
     /// It was refused, or could not be served: the problem's name.
     Rejected(&'static str),
+}
+
+impl Told {
+    /// The caller had no key, and is told of an equal request that had none either.
+    pub(super) fn joined_blindly(mut self) -> Self {
+        let value = HeaderValue::from_static("blind-retry");
+        self.reply.headers.insert(JOINED, value);
+        self
+    }
 }
 
 /// Tells callers of one request.
@@ -48,6 +57,20 @@ impl Teller {
         Told {
             reply,
             counted: Counted::Rejected(Row::of_rejection(rejection).name()),
+        }
+    }
+
+    /// The identity is of another request. `differs`: in what, by name; empty where that is not known.
+    pub(super) fn reused(&self, key: &OperationKey, differs: &[String]) -> Told {
+        let about = About {
+            differs,
+            ..self.about(key)
+        };
+        let rejection = Rejection::KeyReused;
+        let reply = problem::refused(&rejection, about);
+        Told {
+            reply,
+            counted: Counted::Rejected(Row::of_rejection(&rejection).name()),
         }
     }
 
@@ -126,6 +149,7 @@ impl Teller {
         About {
             operation: Some(key),
             resource: self.resource.as_ref(),
+            differs: &[],
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::protocol::command::{Admit, Command};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{Incarnation, InstanceId, OperationKey, ResourceKey};
 use crate::protocol::lease::LeaseFacts;
-use crate::protocol::operation::{Operation, State};
+use crate::protocol::operation::{IdentityOrigin, Operation, State};
 use crate::protocol::outcome::{StoredRequest, Verdict};
 use crate::protocol::view::{Living, Record, TwinNote, Unsettled, View};
 
@@ -24,6 +24,9 @@ pub(super) trait Rows {
     fn fence(&mut self, resource: &ResourceKey) -> Result<Option<Fence>, Self::Fault>;
     fn operation(&mut self, key: &OperationKey) -> Result<Option<Operation>, Self::Fault>;
     fn note(&mut self, key: &OperationKey) -> Result<Option<TwinNote>, Self::Fault>;
+    /// The newest operation in doubt without a caller's key, of the same tenant, upstream, principal and
+    /// fingerprint.
+    fn keyless(&mut self, admit: &Admit) -> Result<Option<Operation>, Self::Fault>;
     /// The unsettled operations of a resource, in the order of their admission.
     fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Self::Fault>;
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Self::Fault>;
@@ -43,6 +46,7 @@ pub(super) fn view<R: Rows>(
         record: None,
         note: None,
         first: None,
+        keyless: None,
         unsettled: Arc::default(),
         lease: LeaseFacts::unknown(),
         request: None,
@@ -88,6 +92,16 @@ pub(super) fn placed(key: &OperationKey, fence: Option<&Fence>) -> OperationKey 
     key.within(fence.map_or(Incarnation::default(), |fence| fence.incarnation))
 }
 
+/// Is it one that a request without a key may be the blind retry of?
+pub(super) fn is_equal_without_key(operation: &Operation, admit: &Admit) -> bool {
+    operation.origin == IdentityOrigin::Fresh
+        && operation.state.is_in_doubt()
+        && operation.key.tenant == admit.key.tenant
+        && operation.key.upstream == admit.key.upstream
+        && operation.key.principal == admit.key.principal
+        && operation.fingerprint == admit.meaning.fingerprint
+}
+
 /// Was its effect accepted? Such an operation never leaves its state again.
 pub(super) fn is_applied(operation: &Operation) -> bool {
     match &operation.state {
@@ -120,6 +134,9 @@ fn admission<R: Rows>(rows: &mut R, admit: &Admit, view: &mut View) -> Result<()
     };
     if let Some(note) = noted {
         view.first = rows.operation(&note.first)?;
+    }
+    if view.record.is_none() && admit.blind_retry.is_some() {
+        view.keyless = rows.keyless(admit)?;
     }
     // A resource that has no fence has admitted nothing.
     if let (Some(resource), Some(_)) = (resource, &view.fence) {

@@ -14,7 +14,7 @@ use super::load::{self, Rows, is_applied};
 use super::{
     Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
 };
-use crate::protocol::command::{Changes, Command, Event, Reply, RequestChange};
+use crate::protocol::command::{Admit, Changes, Command, Event, Reply, RequestChange};
 use crate::protocol::decide::decide;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, ResourceName, Tenant};
@@ -142,6 +142,12 @@ impl Rows for &Tables {
 
     fn note(&mut self, key: &OperationKey) -> Result<Option<TwinNote>, Infallible> {
         Ok(self.notes.get(key).cloned())
+    }
+
+    fn keyless(&mut self, admit: &Admit) -> Result<Option<Operation>, Infallible> {
+        let mut newest_first = self.operations.values().rev();
+        let found = newest_first.find(|operation| load::is_equal_without_key(operation, admit));
+        Ok(found.cloned())
     }
 
     fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Infallible> {

@@ -3,13 +3,14 @@
 //! What always holds: HMAC-SHA-256 over the canonical form, under a key that all sidecars of one
 //! register share. Who reads a register without the key cannot tell by trying what a request said.
 //! The record names the key (the first four bytes of its SHA-256) and the form, so that a change of
-//! either is seen as such and not taken for another payload.
+//! either is seen as such and not taken for another payload. A request whose canonical bytes a new
+//! form leaves alone keeps its digest.
 //!
 //! What it does not do: make or keep the key (`store`), or compare fingerprints (`protocol`).
 
 use ring::{digest, hmac};
 
-use super::canonical::{Canonical, FORM};
+use super::canonical::{Canonical, FORM, length};
 use crate::protocol::ids::Fingerprint;
 
 /// A key to make fingerprints with.
@@ -30,10 +31,43 @@ impl FingerprintKey {
         }
     }
 
+    /// The key of one rule about what counts. Rules whose parts differ have keys of different names.
+    pub(super) fn of_rule(&self, parts: impl Iterator<Item = String>) -> Self {
+        let mut context = self.context(Use::Rule);
+        for part in parts {
+            context.update(&length(part.as_bytes()));
+            context.update(part.as_bytes());
+        }
+        let secret = context.sign();
+        Self::new(&secret.as_ref().try_into().unwrap_or_default())
+    }
+
+    /// A small digest of one member of a request; the parts are set apart.
+    pub(super) fn member(&self, parts: [&[u8]; 3]) -> u32 {
+        let mut context = self.context(Use::Member);
+        for part in parts {
+            context.update(&length(part));
+            context.update(part);
+        }
+        let tag = context.sign();
+        u32::from_be_bytes(tag.as_ref().first_chunk().copied().unwrap_or_default())
+    }
+
+    /// What is signed for one use never reads as what is signed for another.
+    fn context(&self, for_use: Use) -> hmac::Context {
+        let mut context = hmac::Context::with_key(&self.hmac);
+        context.update(&[match for_use {
+            Use::Fingerprint { since } => since,
+            Use::Rule => 0xFE,
+            Use::Member => 0xFF,
+        }]);
+        context
+    }
+
     /// The fingerprint of a request.
     pub fn fingerprint(&self, canonical: &Canonical<'_>) -> Fingerprint {
-        let mut context = hmac::Context::with_key(&self.hmac);
-        context.update(&[FORM]);
+        let since = canonical.since();
+        let mut context = self.context(Use::Fingerprint { since });
         canonical.feed(|piece| context.update(piece));
         let tag = context.sign();
         Fingerprint {
@@ -42,6 +76,17 @@ impl FingerprintKey {
             digest: tag.as_ref().first_chunk().copied().unwrap_or_default(),
         }
     }
+}
+
+/// What the key is used for.
+#[derive(Clone, Copy)]
+enum Use {
+    /// Of a request whose bytes are what they are since that form.
+    Fingerprint {
+        since: u8,
+    },
+    Rule,
+    Member,
 }
 
 impl std::fmt::Debug for FingerprintKey {
@@ -91,7 +136,7 @@ mod tests {
               \0\0\0\0\0\0\0\x19{\"a\":null,\"b\":[\"\xC3\xA9\",1.0]}",
         );
         assert_eq!(made.digest, expected.as_ref());
-        assert_eq!(made.form, 1);
+        assert_eq!(made.form, 2);
     }
 
     #[test]

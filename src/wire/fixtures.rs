@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderName, Method, Uri};
 
 use crate::config::{
-    Action, AnswerRules, EffectRule, Fence, Identity, KeyRule, Methods, Protect, TlsFiles,
+    Action, AnswerRules, EffectRule, Fence, Identity, KeyRule, Means, Methods, Protect, TlsFiles,
     Unlisted, Upstream,
 };
 use crate::expression::{Member, PathTemplate, Template};
@@ -114,10 +114,12 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
     Protect {
         once,
         caller_key_header: KEY,
+        means: Means::Whole,
         fence,
         answers: AnswerRules::contract(),
         policy: Arc::new(policy),
         join: Duration::from_secs(10),
+        blind_retry: Some(Millis(300_000)),
         body_limit: 1_048_576,
         answer_limit: 1_048_576,
         uncertain_status: 504,

@@ -83,6 +83,24 @@ pub fn pass_on(headers: &HeaderMap, withheld: &[HeaderName]) -> HeaderMap {
         .collect()
 }
 
+/// Fields that carry a credential wherever they stand. Others may too; what is not known as one does
+/// not open a stored answer.
+const CREDENTIALS: [&str; 6] = [
+    "api-key",
+    "authorization",
+    "cookie",
+    "x-api-key",
+    "x-auth-token",
+    "x-access-token",
+];
+
+/// Does the caller show a credential? Which one is the upstream's affair: they rotate.
+pub fn carries_credential(headers: &HeaderMap) -> bool {
+    CREDENTIALS
+        .iter()
+        .any(|name| headers.get(*name).is_some_and(|value| !value.is_empty()))
+}
+
 /// The fields of an answer to a request that was no effect, on their way back. A length without
 /// content is kept: it says what a GET would have brought.
 pub fn pass_back(headers: &HeaderMap, method: &Method, status: StatusCode) -> HeaderMap {

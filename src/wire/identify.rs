@@ -19,25 +19,27 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest;
 
-use super::canonical::{Canonical, NotCanonical, length};
+use super::canonical::{NotCanonical, length};
 use super::fingerprint::FingerprintKey;
-use super::hygiene::stored_request;
+use super::hygiene::{self, stored_request};
 use super::keys::{self, LONGEST_KEY};
+use super::meaning::{self, Meaningless};
 use super::problem::{self, About, Fault, Row};
 use super::reply::Reply;
 use super::route::fence_fields;
-use crate::config::{Fence, Protect, Upstream};
+use crate::config::{Fence, Means, Protect, Upstream};
 use crate::expression::{Member, Missing, PathParams, RequestFacts, Template, WhyMissing};
 use crate::protocol::command::{Admit, Presented, TokenField};
 use crate::protocol::ids::{
-    AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, OperationId, OperationKey,
-    Principal, ResourceKey, ResourceName, Sequence, Tenant,
+    AcquisitionId, AttemptId, FencingToken, Incarnation, OperationId, OperationKey, Principal,
+    ResourceKey, ResourceName, Sequence, Tenant,
 };
+use crate::protocol::meaning::{Meaning, Members};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::policy::Policy;
 use crate::protocol::rejection::Rejection;
-use crate::protocol::time::Moment;
+use crate::protocol::time::{Millis, Moment};
 
 /// What is the same for all requests to one upstream.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +67,17 @@ pub struct Effect<'a> {
     pub first_attempt: AttemptId,
 }
 
+/// A request as it came, kept to say in what it differs from the first of its identity.
+#[derive(Clone, Debug)]
+pub struct Original {
+    /// What its path captured.
+    pub params: PathParams,
+    /// Its head.
+    pub head: Parts,
+    /// Its content.
+    pub body: Bytes,
+}
+
 /// Everything that an admission needs, but for the moment it is asked at.
 #[derive(Clone, Debug)]
 pub struct Identified {
@@ -75,7 +88,11 @@ pub struct Identified {
     /// Where it came from.
     pub origin: IdentityOrigin,
     /// What the request means.
-    pub fingerprint: Fingerprint,
+    pub meaning: Meaning,
+    /// Does it carry a credential?
+    pub credentialed: bool,
+    /// If it has no key: how long after the first one it may be a repeat.
+    pub blind_retry: Option<Millis>,
     /// The resource and what was presented for it.
     pub presented: Option<Presented>,
     /// Does it carry its condition to an upstream that checks it?
@@ -95,6 +112,24 @@ pub enum Unidentified {
     Token(Rejection),
 }
 
+impl Original {
+    /// Names of the members in which it differs from the request that `first` are of, never their
+    /// values; empty where that cannot be told.
+    pub fn differences(&self, key: &FingerprintKey, rule: &Means, first: &Members) -> Vec<String> {
+        let facts = RequestFacts {
+            method: &self.head.method,
+            raw_path: self.head.uri.path(),
+            path: &self.params,
+            query: self.head.uri.query(),
+            headers: &self.head.headers,
+            body: &self.body,
+            token: None,
+            operation: None,
+        };
+        meaning::differences(key, rule, &self.head, &facts, first)
+    }
+}
+
 impl Identified {
     /// The question, asked now. `reserved`: is a connection at hand?
     pub fn admit(&self, attempt: AttemptId, at: Moment, reserved: bool) -> Admit {
@@ -102,7 +137,9 @@ impl Identified {
             key: self.key.clone(),
             follows_incarnation: self.follows_incarnation,
             origin: self.origin,
-            fingerprint: self.fingerprint,
+            meaning: self.meaning.clone(),
+            credentialed: self.credentialed,
+            blind_retry: self.blind_retry,
             presented: self.presented.clone(),
             policy: Arc::clone(&self.policy),
             request: Arc::clone(&self.request),
@@ -123,6 +160,7 @@ impl Identified {
         About {
             operation: Some(&self.key),
             resource: self.resource(),
+            differs: &[],
         }
     }
 }
@@ -158,10 +196,15 @@ impl From<Missing> for Unidentified {
     }
 }
 
-impl From<NotCanonical> for Unidentified {
-    fn from(NotCanonical(why): NotCanonical) -> Self {
-        let field = why.to_string();
-        Self::Fault(Fault::IdentityMissing { field })
+impl From<Meaningless> for Unidentified {
+    fn from(why: Meaningless) -> Self {
+        match why {
+            Meaningless::NotCanonical(NotCanonical(why)) => {
+                let field = why.to_string();
+                Self::Fault(Fault::IdentityMissing { field })
+            }
+            Meaningless::Missing(missing) => missing.into(),
+        }
     }
 }
 
@@ -198,7 +241,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         .map(|fence| presented(scope.tenant, fence, token, &facts))
         .transpose()?;
     let principal = principal(scope.upstream, &head.headers)?;
-    let fingerprint = fingerprint(scope, head, &effect.body)?;
+    let meaning = meaning::meaning(scope.fingerprints, &protect.means, head, &facts)?;
     let request = stored_request(head, effect.body, &withheld(scope.upstream, protect));
     Ok(Identified {
         follows_incarnation: presented.is_some() && protect.once.template.follows_incarnation(),
@@ -210,7 +253,11 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
             incarnation: Incarnation::default(),
         },
         origin,
-        fingerprint,
+        meaning,
+        blind_retry: protect
+            .blind_retry
+            .filter(|_| origin == IdentityOrigin::Fresh),
+        credentialed: hygiene::carries_credential(&head.headers),
         presented,
         conditional: scope.upstream.capability.conditional && conditional(&head.headers),
         policy: Arc::clone(&protect.policy),
@@ -397,15 +444,6 @@ fn read_one<T>(
         Err(missing) if missing.why == WhyMissing::Absent => Ok(None),
         Err(_) => Err(Unreadable),
     }
-}
-
-fn fingerprint(scope: Scope<'_>, head: &Parts, body: &[u8]) -> Result<Fingerprint, NotCanonical> {
-    let target = head
-        .uri
-        .path_and_query()
-        .map_or("/", |target| target.as_str());
-    let canonical = Canonical::of(head.method.as_str(), target, &head.headers, body)?;
-    Ok(scope.fingerprints.fingerprint(&canonical))
 }
 
 fn withheld(upstream: &Upstream, protect: &Protect) -> Vec<HeaderName> {

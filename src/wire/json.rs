@@ -6,15 +6,19 @@
 //! because no reader is bound to take them for one (and some round 9007199254740993). Strings are
 //! sequences of UTF-16 code units: a lone surrogate stays what it is. The grammar is RFC 8259 to the
 //! letter; a byte order mark and a repeated member name (after unescaping) are refused, since
-//! readers differ on what such a text means. Nesting ends at [`MAX_DEPTH`].
+//! readers differ on what such a text means. Nesting ends at 128 levels.
 //!
 //! The form: the JSON text without white space; members in the byte order of their canonical names
 //! (nobody else ever computes this form, so any fixed order does); in strings only `"` and `\` are
 //! escaped, everything else stands for itself, lone surrogates as three bytes.
 //!
-//! What it does not do: build a value, or understand numbers.
+//! What it does not do: build a value, or understand numbers. `anatomy.rs` takes the form apart again.
+
+mod anatomy;
 
 use std::ops::Range;
+
+pub(super) use anatomy::{at, leaves, outermost};
 
 /// Arrays and objects within each other, at most. Twice what any sane request holds, and little
 /// enough that recursion cannot exhaust a thread's stack.
@@ -53,7 +57,7 @@ pub enum JsonError {
 }
 
 /// The canonical form of a JSON text.
-pub(super) fn canonical(text: &[u8]) -> Result<Vec<u8>, JsonError> {
+pub fn canonical(text: &[u8]) -> Result<Vec<u8>, JsonError> {
     if text.starts_with(b"\xEF\xBB\xBF") {
         return Err(JsonError::ByteOrderMark);
     }

@@ -205,6 +205,22 @@ mod tests {
         }
     }
 
+    /// A comma is a character like any other in a bare key: its bytes are what counts. What could be
+    /// two fields that somebody joined is no key where it can be told.
+    #[test]
+    fn lists_are_no_keys() {
+        assert_eq!(read(b"a,b"), Ok(Some("a,b".to_owned())));
+        for bytes in [
+            &b"a, a"[..],
+            b"a ,a",
+            b"\"a\",\"a\"",
+            b"\"a\", \"a\"",
+            b"\"a\" ,",
+        ] {
+            assert_eq!(read(bytes), Err(MalformedKey), "{bytes:?}");
+        }
+    }
+
     #[test]
     fn two_field_lines_are_no_key_even_if_equal() {
         let mut headers = HeaderMap::new();

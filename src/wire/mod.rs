@@ -1,11 +1,15 @@
 //! HTTP on one side, the words of the contract on the other.
 //!
-//! What lives here: what a request *is* ([`route`], [`identify`], [`canonical`], [`fingerprint`],
-//! [`keys`]), what of it may travel ([`hygiene`], [`body`]), and what its caller is told
+//! What lives here: what a request *is* ([`route`], [`identify`], [`canonical`],
+//! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), and what its caller is told
 //! ([`answer`], [`problem`], [`reply`]).
 //!
 //! What always holds: everything here is a pure function of what it is given, but for [`body`],
 //! which reads one. Bodies are shared, never copied. Nothing here logs.
+//!
+//! Bytes of strangers come in through one door each: [`canonical::Canonical::of`] (content of any type,
+//! forms and uploads included), [`json::canonical`], [`keys::caller_key`]; and, below this room, through
+//! `expression::multipart::parts`, `expression::Template::parse` and `FencingToken::parse`.
 //!
 //! What it does not do: accept connections (`proxy`), send anything (`upstream`), decide
 //! (`protocol`).
@@ -14,13 +18,17 @@ pub mod answer;
 pub mod body;
 pub mod canonical;
 pub mod fingerprint;
+mod form;
 pub mod hygiene;
 pub mod identify;
-mod json;
+pub mod json;
 pub mod keys;
+pub mod meaning;
+mod members;
 pub mod problem;
 pub mod reply;
 pub mod route;
+mod selected;
 
 #[cfg(test)]
 mod fixtures;

@@ -6,7 +6,8 @@
 //!
 //! Members beyond RFC 9457: `retry` (`never`, `same-operation`, `after-settlement`), `operation` and
 //! `resource` where they are known, and what the refusal is about: `presented`, `current`,
-//! `acquisition`, `sequence`, `last_sequence` (all as text), `predecessor`, `first`, `by`.
+//! `acquisition`, `sequence`, `last_sequence` (all as text), `predecessor`, `first`, `by`, and
+//! `differs` (names of members, as text).
 //!
 //! What it does not do: decide (`protocol`), or shape errors like a vendor's own.
 
@@ -80,6 +81,8 @@ pub struct About<'a> {
     pub operation: Option<&'a OperationKey>,
     /// Its resource.
     pub resource: Option<&'a ResourceKey>,
+    /// In what it differs from the first request of its identity: names of members.
+    pub differs: &'a [String],
 }
 
 /// The reply to a request that the rules refused.
@@ -89,7 +92,12 @@ pub fn refused(rejection: &Rejection, about: About<'_>) -> Reply {
         operation: named_by(rejection).or(about.operation),
         ..about
     };
-    written(row, row.status(), &Wording::of_rejection(rejection), about)
+    let mut wording = Wording::of_rejection(rejection);
+    if !about.differs.is_empty() {
+        let names = about.differs.join(", ");
+        wording.detail = format!("{} It differs in: {names}.", wording.detail);
+    }
+    written(row, row.status(), &wording, about)
 }
 
 /// The reply to a request that the proxy could not serve.
@@ -111,7 +119,10 @@ pub fn fault(fault: &Fault, about: About<'_>) -> Reply {
 /// The caller's operation as the register knows it, where the refusal carries it.
 fn named_by(rejection: &Rejection) -> Option<&OperationKey> {
     match rejection {
-        Rejection::AnswerExpired(key) | Rejection::NeedsAttention(key) => Some(key),
+        Rejection::AnswerExpired(key)
+        | Rejection::NeedsAttention(key)
+        | Rejection::NotComparable(key)
+        | Rejection::CredentialRequired(key) => Some(key),
         Rejection::TokenRequired
         | Rejection::TokenMalformed
         | Rejection::StaleToken { .. }
@@ -163,6 +174,9 @@ fn document(row: Row, status: StatusCode, wording: &Wording, about: About<'_>) -
     }
     if let Some(key) = about.resource {
         member("resource", Value::from(key.name.as_str()));
+    }
+    if !about.differs.is_empty() {
+        member("differs", Value::from(about.differs.to_vec()));
     }
     for (name, value) in &wording.members {
         member(name, value.clone());

@@ -26,6 +26,8 @@ pub const COMPLETED: HeaderName = HeaderName::from_static("fencepost-completed")
 pub const PROVENANCE: HeaderName = HeaderName::from_static("fencepost-provenance");
 /// `Fencepost-Body: not-kept` where the answer was too large to keep.
 pub const BODY: HeaderName = HeaderName::from_static("fencepost-body");
+/// `Fencepost-Joined: blind-retry`: this reply is about another request, an equal one without a key.
+pub const JOINED: HeaderName = HeaderName::from_static("fencepost-joined");
 /// `Idempotent-Replayed: true`: this answer was given before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 

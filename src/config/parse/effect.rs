@@ -12,7 +12,7 @@ use http::{HeaderName, Method};
 
 use super::fence::{Fenced, fence};
 use super::settle::settle;
-use super::{answers, value};
+use super::{answers, means, value};
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
 use crate::config::scalar::{self, DURATION, SIZE};
@@ -22,8 +22,10 @@ use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
     Capability, KeyValue, Order, Policy, SettlePolicy, Timeouts, TokenMode,
 };
+use crate::protocol::time::Millis;
 
 const DEFAULT_JOIN: Duration = Duration::from_secs(10);
+const DEFAULT_BLIND_RETRY: Millis = Millis(5 * 60 * 1_000);
 const DEFAULT_LIMIT: usize = 1 << 20;
 const DEFAULT_UNCERTAIN: u16 = 504;
 const DEFAULT_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -121,7 +123,8 @@ pub(super) fn protect(
     fields.or("mode", (), |field| {
         field.choice_or_later(&[("enforce", ())], &["observe"])
     });
-    fields.refuse_later(&["means", "principal", "callback"]);
+    fields.refuse_later(&["principal", "callback"]);
+    let means = means::means(fields, path);
     let default_order = default_order(methods);
     let fenced = fields.take("fence");
     let has_fence = fenced.is_some();
@@ -129,6 +132,14 @@ pub(super) fn protect(
     let once = once(fields, path, context, has_fence, fenced.as_ref());
     let join = fields.or("join", DEFAULT_JOIN, |field| {
         field.read(DURATION, scalar::duration)
+    });
+    let blind_retry = fields.or("blind_retry", Some(DEFAULT_BLIND_RETRY), |field| {
+        if field.raw_text() == Some("never") {
+            return Some(None);
+        }
+        field
+            .read("a duration (`5m`), or `never`", scalar::millis)
+            .map(Some)
     });
     let (resend, keep_request) = settle(fields, context.capability);
     let answers = answers::layer(&context.answers, fields.take("answers").as_ref());
@@ -144,8 +155,9 @@ pub(super) fn protect(
         None => (None, None, default_order),
     };
     Protect {
-        caller_key_header: key_header(&once),
+        caller_key_header: key_header(&once, context),
         once,
+        means,
         fence,
         answers,
         policy: Arc::new(Policy {
@@ -160,6 +172,7 @@ pub(super) fn protect(
             keep_request,
         }),
         join,
+        blind_retry,
         body_limit,
         answer_limit,
         uncertain_status,
@@ -189,7 +202,7 @@ fn once(
     fenced: Option<&Fenced>,
 ) -> Identity {
     let by_caller = Identity {
-        template: Template::of(Member::Header(DEFAULT_KEY_HEADER)),
+        template: Template::of(Member::Header(callers_header(context))),
         required: true,
         origin: IdentityOrigin::Caller,
     };
@@ -303,11 +316,17 @@ fn check_identity(field: &Field<'_>, template: &Template, has_fence: bool) {
     }
 }
 
-fn key_header(once: &Identity) -> HeaderName {
+fn key_header(once: &Identity, context: &Context) -> HeaderName {
     match once.template.single_value() {
         Some(Member::Header(header)) => header.clone(),
-        Some(_) | None => DEFAULT_KEY_HEADER,
+        Some(_) | None => callers_header(context),
     }
+}
+
+/// Callers of an upstream that honours keys know the header that it takes them in.
+fn callers_header(context: &Context) -> HeaderName {
+    let key = context.key.as_ref();
+    key.map_or(DEFAULT_KEY_HEADER, |key| key.header.clone())
 }
 
 fn limits(fields: &mut Fields<'_>, whole: Limits) -> (usize, usize) {

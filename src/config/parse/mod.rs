@@ -9,6 +9,7 @@
 mod answers;
 mod effect;
 mod fence;
+mod means;
 mod register;
 mod settle;
 mod upstream;

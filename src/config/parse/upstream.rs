@@ -4,7 +4,8 @@
 //! where; an upstream that can do nothing gets a fresh connection for every effect. A listener that others than the worker beside it can reach tells callers apart, or says that it
 //! does not.
 //!
-//! What it does not do: principals from anything but headers (a later version).
+//! What it does not do: principals from anything but headers (client certificates need a listener that
+//! asks for them: a later version).
 
 use std::sync::Arc;
 
@@ -152,15 +153,21 @@ fn listen(
 fn principal(fields: &mut Fields<'_>) -> Option<Vec<HeaderName>> {
     let field = fields.take("principal")?;
     if field.is_list() {
-        return Some(
-            field
-                .list()?
-                .iter()
-                .filter_map(value::header_form)
-                .collect(),
-        );
+        return Some(field.list()?.iter().filter_map(principal_part).collect());
     }
     field.choice(&[("none", ())]).map(|()| Vec::new())
+}
+
+/// `{ header: X }`.
+fn principal_part(field: &Field<'_>) -> Option<HeaderName> {
+    if let Some(mut fields) = field.map().filter(|_| field.is_map())
+        && let Some(certificate) = fields.take("client_certificate")
+    {
+        // Listeners that ask for certificates come later.
+        certificate.later();
+        return None;
+    }
+    value::header_form(field)
 }
 
 /// Scheme, host and port.

@@ -1,5 +1,6 @@
 //! Whole files: what they become, and that everything wrong with them is said at once, where it is.
 
+mod means;
 mod refusals;
 mod register;
 
@@ -190,9 +191,10 @@ fn the_reference_states_the_defaults() {
     assert_eq!(stated.policy.settle.resend, default.policy.settle.resend);
     assert_eq!(stated.policy.timeouts, default.policy.timeouts);
     assert_eq!(stated.policy.order, default.policy.order);
+    assert_eq!(stated.means, default.means);
     assert_eq!(
-        (stated.join, stated.uncertain_status),
-        (default.join, default.uncertain_status)
+        (stated.join, stated.blind_retry, stated.uncertain_status),
+        (default.join, default.blind_retry, default.uncertain_status)
     );
     assert_eq!(
         (stated.body_limit, stated.answer_limit),

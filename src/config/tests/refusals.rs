@@ -118,6 +118,8 @@ fn values_that_mean_nothing_are_refused_where_they_stand() {
 }
 
 const RULES_IN_UPSTREAM: &str = r"
+6:16 => tell callers apart =>   b: { listen: 0.0.0.0:2, url: http://x }
+6:77 => is not supported by this version =>   b: { listen: 0.0.0.0:2, url: http://x, principal: [ { client_certificate: subject } ] }
 6:16 => `upstreams.a.listen` listens there already =>   b: { listen: 127.0.0.1:15001, url: http://x }
 6:48 => has the id `a` already =>   b: { listen: 127.0.0.1:2, url: http://x, id: a }
 6:19 => listens there already => admin: { address: 127.0.0.1:15001 }
@@ -142,6 +144,13 @@ const RULES_IN_EFFECT: &str = r#"
 10:15 => says nothing about the request =>         once: always
 10:15 => from itself =>         once: "{operation.id}"
 10:37 => only a header may be lacking =>         once: { path: id, required: false }
+10:16 => `exact` is not one of raw | whole =>         means: exact
+10:16 => names nothing =>         means: []
+10:32 => is named already =>         means: [ { json: /a }, { json: /a } ]
+10:18 => no parameter `{nope}` =>         means: [ { path: nope } ]
+10:26 => is not a JSON pointer =>         means: [ { json: a } ]
+10:18 => is missing =>         means: [ { optional: true } ]
+10:30 => is not a known field =>         means: [ { json: /a, required: true } ]
 10:16 => `resource` is missing =>         fence: {}
 10:28 => cannot depend on the token =>         fence: { resource: "{token}" }
 10:51 => capability `conditional` =>         fence: { resource: x, if_older_unsettled: send }
@@ -196,7 +205,6 @@ fn what_a_later_version_brings_is_refused_by_name() {
         upstream("    hosts: [x]\n"),
         upstream("    mode: observe\n"),
         upstream("    capability: [query]\n"),
-        effect("        means: [ { json: /a } ]\n"),
         effect("        mode: observe\n"),
         effect("        fence: { resource: x, require: current }\n"),
         effect("        settle: [ { look_up: { get: /x } } ]\n"),

@@ -12,6 +12,7 @@ use crate::protocol::ids::{
     AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,
     OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource, UpstreamId,
 };
+use crate::protocol::meaning::{Grain, Members};
 use crate::protocol::operation::{
     Attempt, AttemptEnd, Completion, IdentityOrigin, KeyUse, Place, State,
 };
@@ -41,6 +42,29 @@ const EVENT: &str = "\
     6e65656473206120706572736f6e3a20c3a99b1dfc35";
 const REQUEST: &str = "0104504f53540b2f76312f6368617267657301016101ff027b7d";
 const ANSWER: &str = "01c9010101620001025b5d";
+
+#[test]
+fn what_an_operation_is_made_of_stands_behind_everything_else() {
+    let operation = Operation {
+        members: Members {
+            grain: Grain::Outermost,
+            digests: [0x0102_0304, 0xa0b0_c0d0].into(),
+        },
+        credentialed: true,
+        ..operation()
+    };
+    let (older, _) = OPERATION.split_at(OPERATION.len() - 8);
+    let text = to_hex(&encode_operation(&operation));
+    assert_eq!(
+        text,
+        format!("{older}090104030201d0c0b0a001{}", &text[text.len() - 8..])
+    );
+    let answer = Some(answer());
+    assert_eq!(
+        decode_operation(&from_hex(&text), key(), answer),
+        Ok(operation)
+    );
+}
 
 #[test]
 fn an_operation_of_version_1() {
@@ -95,6 +119,8 @@ fn operation() -> Operation {
         }),
         order: Order::Free,
         fingerprint: fingerprint(),
+        members: Members::default(),
+        credentialed: false,
         key_use: KeyUse {
             round: Round(1),
             first: Some((attempt_id(1), moment(1))),

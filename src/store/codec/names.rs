@@ -11,6 +11,7 @@ use crate::protocol::ids::{
     OperationId, OperationKey, Principal, ResourceName, Round, Sequence, Tenant, TokenSource,
     UpstreamId,
 };
+use crate::protocol::meaning::Grain;
 use crate::protocol::operation::{IdentityOrigin, Parked};
 use crate::protocol::outcome::{Interruption, Phase, Provenance, Unsent, Verdict};
 use crate::protocol::policy::{KeyValue, Order, Ownership};
@@ -46,6 +47,7 @@ words! {
     Provenance { Answer = 0, LookUp = 1, Callback = 2, Operator = 3 }
     Unsent { DispatchExpired = 0, ConnectionLost = 1, AlreadySettled = 2, Unfit = 3 }
     Verdict { Applied = 0, Refused = 1 }
+    Grain { Leaves = 0, Outermost = 1, Head = 2 }
     Parked {
         NoStep = 0, KeyTooOld = 1, RequestNotKept = 2, Overtaken = 3, CutOff = 4, ResendsUsedUp = 5,
         NotOrdered = 6, NotCurrent = 7,

@@ -8,6 +8,7 @@
 use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
 use crate::protocol::ids::OperationKey;
+use crate::protocol::meaning::Members;
 use crate::protocol::operation::{
     Attempt, AttemptEnd, Completion, KeyUse, Operation, Place, State, WhyNot,
 };
@@ -21,6 +22,8 @@ pub(super) fn put(operation: &Operation, writer: &mut Writer) {
         place,
         order,
         fingerprint,
+        members,
+        credentialed,
         key_use,
         settle,
         state,
@@ -46,6 +49,11 @@ pub(super) fn put(operation: &Operation, writer: &mut Writer) {
     request_kept.put(writer);
     first_seen.put(writer);
     changed.put(writer);
+    // Appended in 0.2. A record of neither is what it was before.
+    if !members.is_empty() || *credentialed {
+        members.put(writer);
+        credentialed.put(writer);
+    }
 }
 
 pub(super) fn take(
@@ -53,12 +61,14 @@ pub(super) fn take(
     key: OperationKey,
     answer: Option<Answer>,
 ) -> Result<Operation, Malformed> {
-    Ok(Operation {
+    let mut operation = Operation {
         key,
         origin: Field::take(reader)?,
         place: Field::take(reader)?,
         order: Field::take(reader)?,
         fingerprint: Field::take(reader)?,
+        members: Members::default(),
+        credentialed: false,
         key_use: Field::take(reader)?,
         settle: Field::take(reader)?,
         state: take_state(reader, answer)?,
@@ -69,7 +79,12 @@ pub(super) fn take(
         request_kept: Field::take(reader)?,
         first_seen: Field::take(reader)?,
         changed: Field::take(reader)?,
-    })
+    };
+    if !reader.is_empty() {
+        operation.members = Field::take(reader)?;
+        operation.credentialed = Field::take(reader)?;
+    }
+    Ok(operation)
 }
 
 fn put_state(state: &State, writer: &mut Writer) {
@@ -119,6 +134,32 @@ fn take_state(reader: &mut Reader<'_>, answer: Option<Answer>) -> Result<State, 
             }))
         }),
         tag => Err(Malformed::Variant { of: "State", tag }),
+    }
+}
+
+impl Field for Members {
+    fn put(&self, writer: &mut Writer) {
+        let Self { grain, digests } = self;
+        writer.part(|writer| {
+            grain.put(writer);
+            for digest in digests.iter() {
+                writer.fixed(&digest.to_le_bytes());
+            }
+        });
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.part(|reader| {
+            let grain = Field::take(reader)?;
+            let mut digests = Vec::with_capacity(reader.room() / 4);
+            while !reader.is_empty() {
+                digests.push(u32::from_le_bytes(reader.fixed()?));
+            }
+            Ok(Self {
+                grain,
+                digests: digests.into(),
+            })
+        })
     }
 }
 

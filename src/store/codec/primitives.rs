@@ -69,8 +69,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// Are there fields left? A later version asks before it reads what earlier ones did not write.
-    #[cfg(test)]
+    /// Are there no fields left? A reader asks before it reads what earlier writers did not write.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

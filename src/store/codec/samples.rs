@@ -13,6 +13,7 @@ use crate::protocol::ids::{
     OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource, UpstreamId,
 };
 use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::meaning::{Grain, Members};
 use crate::protocol::operation::Operation;
 use crate::protocol::operation::{
     Attempt, AttemptEnd, Completion, IdentityOrigin, KeyUse, Parked, Place, State, WhyNot,
@@ -271,17 +272,24 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
     let key_use = (any::<u32>(), option::of((attempt_id(), moment())));
     let what = (key(), origin, option::of(place()), order(), fingerprint());
     let how = (key_use, settle(), state(), vec(attempt(), 0..4), require);
-    let rest = (any::<(u32, u32, bool)>(), moment(), moment());
+    let rest = (
+        any::<(u32, u32, bool, bool)>(),
+        moment(),
+        moment(),
+        members(),
+    );
     (what, how, rest).prop_map(|(what, how, rest)| {
         let (key, origin, place, order, fingerprint) = what;
         let ((round, first), settle, state, attempts, require) = how;
-        let ((admitted, resends, request_kept), first_seen, changed) = rest;
+        let ((admitted, resends, request_kept, credentialed), first_seen, changed, members) = rest;
         Operation {
             key,
             origin,
             place,
             order,
             fingerprint,
+            members,
+            credentialed,
             key_use: KeyUse {
                 round: Round(round),
                 first,
@@ -296,6 +304,18 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
             first_seen,
             changed,
         }
+    })
+}
+
+fn members() -> impl Strategy<Value = Members> {
+    let grain = prop_oneof![
+        Just(Grain::Leaves),
+        Just(Grain::Outermost),
+        Just(Grain::Head)
+    ];
+    (grain, vec(any::<u32>(), 1..5)).prop_map(|(grain, digests)| Members {
+        grain,
+        digests: digests.into(),
     })
 }
 

@@ -10,6 +10,7 @@ use crate::protocol::ids::{
     AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationId, OperationKey,
     Principal, ResourceKey, ResourceName, Sequence, Tenant, TokenSource, UpstreamId,
 };
+use crate::protocol::meaning::{Meaning, Members};
 use crate::protocol::operation::{IdentityOrigin, Parked};
 use crate::protocol::outcome::{
     Answer, AnswerClass, Evidence, Interruption, Phase, StoredRequest, Unsent,
@@ -28,7 +29,9 @@ pub(in crate::store) fn admit(id: &str, instance: InstanceId) -> Admit {
         key: key(id),
         follows_incarnation: false,
         origin: IdentityOrigin::Caller,
-        fingerprint: fingerprint(1),
+        meaning: meaning(1),
+        credentialed: true,
+        blind_retry: None,
         presented: None,
         policy: Arc::new(policy()),
         request: Arc::new(request(id)),
@@ -130,11 +133,18 @@ pub(in crate::store) fn resource_key(name: &str) -> ResourceKey {
     }
 }
 
-pub(in crate::store) fn fingerprint(of: u8) -> Fingerprint {
-    Fingerprint {
-        key: 7,
-        form: 1,
-        digest: [of; 32],
+pub(in crate::store) fn meaning(of: u8) -> Meaning {
+    Meaning {
+        members: Members {
+            digests: [u32::from(of)].into(),
+            ..Members::default()
+        },
+        ..Fingerprint {
+            key: 7,
+            form: 1,
+            digest: [of; 32],
+        }
+        .into()
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod clocks;
 pub(in crate::store) mod commands;
+mod keyless;
 mod random;
 mod reading;
 mod scenarios;
@@ -139,6 +140,7 @@ against_every_backend! {
     scenarios::evidence_without_an_intent_is_a_contradiction,
     scenarios::identities_are_compared_by_their_exact_bytes,
     scenarios::nothing_is_granted_without_a_connection,
+    keyless::an_equal_request_without_a_key_finds_the_one_in_doubt,
     clocks::a_suspended_machine_makes_an_intent_overdue,
     clocks::a_wall_clock_that_is_set_makes_no_intent_overdue,
     clocks::another_boot_counts_as_past,

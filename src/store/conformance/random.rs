@@ -169,7 +169,7 @@ impl Script {
             } else {
                 IdentityOrigin::Caller
             },
-            fingerprint: c::fingerprint(asked.fingerprint),
+            meaning: c::meaning(asked.fingerprint),
             presented: asked.resource.map(|resource| Presented {
                 resource: c::resource_key(&format!("r{resource}")),
                 token: asked.token.map_or(TokenField::Absent, |generation| {

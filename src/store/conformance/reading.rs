@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Subject;
 use super::commands::{
-    self as c, admit, applied, fenced, fingerprint, interrupted, key, resource_key, unsent,
+    self as c, admit, applied, fenced, interrupted, key, meaning, resource_key, unsent,
 };
 use super::scenarios::{granted, own, record};
 use crate::protocol::command::{Admit, Resolution};
@@ -205,7 +205,7 @@ pub(super) async fn a_resource_shows_what_stands_in_its_way(subject: Subject) {
     )
     .await;
     let uncertain = Admit {
-        fingerprint: fingerprint(2),
+        meaning: meaning(2),
         ..fenced("d", "r", "4", instance)
     };
     let permit = granted(&subject, &uncertain).await;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Subject;
 use super::commands::{
-    self as c, admit, again, applied, at, fenced, fingerprint, interrupted, key, numbered, under,
+    self as c, admit, again, applied, at, fenced, interrupted, key, meaning, numbered, under,
     unsent,
 };
 use crate::protocol::command::{Admit, Resolution, Resolved, Ruling};
@@ -38,7 +38,7 @@ pub(super) async fn an_operation_is_admitted_recorded_and_replayed(subject: Subj
     assert_eq!(completion.provenance, Provenance::Answer);
     assert!(completion.answer == Some(c::answer(200)));
     let changed = Admit {
-        fingerprint: fingerprint(2),
+        meaning: meaning(2),
         ..again(&first)
     };
     assert_eq!(refusal(&subject, changed).await, Rejection::KeyReused);
@@ -75,7 +75,7 @@ pub(super) async fn a_refused_request_raises_the_fence_all_the_same(subject: Sub
     let permit = granted(&subject, &old).await;
     record(&subject, permit, applied()).await;
     let reused = Admit {
-        fingerprint: fingerprint(2),
+        meaning: meaning(2),
         ..fenced("a", "r", "9", instance)
     };
     assert_eq!(refusal(&subject, reused).await, Rejection::KeyReused);
@@ -97,7 +97,7 @@ pub(super) async fn a_newer_generation_waits_for_the_older_one(subject: Subject)
     let alice = fenced("alice", "r", "107", instance);
     let permit = granted(&subject, &alice).await;
     let bob = Admit {
-        fingerprint: fingerprint(2),
+        meaning: meaning(2),
         ..fenced("bob", "r", "108", instance)
     };
     let Ruling::Wait { predecessor, .. } = rule(&subject, again(&bob)).await else {
@@ -128,7 +128,7 @@ pub(super) async fn a_twin_is_noted_for_good(subject: Subject) {
     // Nothing is unsettled any more, and the twin is still one.
     assert_eq!(refusal(&subject, again(&twin)).await, near_duplicate);
     let changed = Admit {
-        fingerprint: fingerprint(2),
+        meaning: meaning(2),
         ..again(&twin)
     };
     assert_eq!(refusal(&subject, changed).await, Rejection::KeyReused);
@@ -191,7 +191,7 @@ pub(super) async fn a_resend_is_forbidden_once_overtaken(subject: Subject) {
     record(&subject, permit, interrupted()).await;
     let observing = under(
         Admit {
-            fingerprint: fingerprint(2),
+            meaning: meaning(2),
             ..fenced("b", "r", "2", instance)
         },
         |policy| policy.token = crate::protocol::policy::TokenMode::Observe,
@@ -272,7 +272,7 @@ pub(super) async fn a_not_applied_operation_is_admitted_again(subject: Subject) 
         assert_eq!(record(&subject, permit, unsent()).await, "NOT_APPLIED");
     }
     let corrected = Admit {
-        fingerprint: fingerprint(2),
+        meaning: meaning(2),
         ..again(&first)
     };
     let permit = granted(&subject, &corrected).await;
@@ -313,7 +313,7 @@ pub(super) async fn a_fence_survives_a_restart(mut subject: Subject) {
     record(&subject, permit, applied()).await;
     // A mark that was raised by a mere refusal counts as much.
     let wild = Admit {
-        fingerprint: fingerprint(2),
+        meaning: meaning(2),
         ..fenced("bob", "r", "200", own(&subject))
     };
     assert_eq!(refusal(&subject, wild).await, Rejection::KeyReused);
@@ -389,7 +389,7 @@ pub(super) async fn identities_are_compared_by_their_exact_bytes(subject: Subjec
         let digest = u8::try_from(index).unwrap();
         let admit = Admit {
             key: key.clone(),
-            fingerprint: fingerprint(digest),
+            meaning: meaning(digest),
             ..admit("any", instance)
         };
         drop(granted(&subject, &admit).await);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
+use crate::protocol::command::Admit;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{
     Incarnation, OperationId, OperationKey, Principal, ResourceKey, ResourceName, Tenant,
@@ -139,6 +140,31 @@ impl load::Rows for Tables<'_> {
             .map_err(|malformed| {
                 Fault::Record(malformed.of(&format_args!("twin's note {:?}", key.id)))
             })
+    }
+
+    /// Records hold their fingerprint as it is: those that do not contain it need not be read. What
+    /// is unsettled is little, and has an index.
+    fn keyless(&mut self, admit: &Admit) -> Result<Option<Operation>, Fault> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT sequence, id, upstream, principal, incarnation, tenant, record, answer
+             FROM operations
+             WHERE unsettled = 1 AND upstream = ?1 AND principal = ?2 AND tenant = ?3
+               AND instr(record, ?4) > 0
+             ORDER BY sequence DESC",
+        )?;
+        let mut rows = statement.query(params![
+            admit.key.upstream.as_str(),
+            PrincipalColumn(admit.key.principal),
+            admit.key.tenant.as_str(),
+            &admit.meaning.fingerprint.digest[..],
+        ])?;
+        while let Some(row) = rows.next()? {
+            let (_, operation) = self.operation_from(row)?;
+            if load::is_equal_without_key(&operation, admit) {
+                return Ok(Some(operation));
+            }
+        }
+        Ok(None)
     }
 
     fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Fault> {

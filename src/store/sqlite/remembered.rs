@@ -16,7 +16,7 @@ use super::age::Lived;
 use super::load::{Fault, Tables};
 use super::persist::{self, Before, Tally, Unwritten, Writing};
 use super::recent::Recent;
-use crate::protocol::command::Changes;
+use crate::protocol::command::{Admit, Changes};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{AdmissionNumber, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
@@ -323,6 +323,10 @@ impl Rows for OwnRows<'_> {
         } else {
             Ok(None)
         }
+    }
+
+    fn keyless(&mut self, admit: &Admit) -> Result<Option<Operation>, Fault> {
+        self.tables.keyless(admit)
     }
 
     fn unsettled(&mut self, key: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Fault> {

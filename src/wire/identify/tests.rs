@@ -145,7 +145,7 @@ fn fingerprints_know_neither_token_nor_credential_nor_key() {
     let of = |fields: &[(&'static str, &'static str)], body: &'static str| {
         let mut sent = Sent::to(fenced("pay:1", "r:1")).body(body);
         sent.fields.extend(fields);
-        sent.identify().unwrap().fingerprint
+        sent.identify().unwrap().meaning.fingerprint
     };
     let first = of(
         &[("fencing-token", "107"), ("authorization", "a")],
@@ -388,7 +388,7 @@ fn the_files_that_are_delivered_identify_as_their_comments_say() {
     assert_eq!(charge.presented, None);
     let keyless = read(stripe, "/v1/charges", &[form], "amount=1&currency=eur");
     assert_eq!(keyless.origin, IdentityOrigin::Fresh);
-    assert_eq!(keyless.fingerprint, charge.fingerprint);
+    assert_eq!(keyless.meaning, charge.meaning);
 
     let json = ("content-type", "application/json");
     let statements = include_str!("../../../config/statements.yaml");

@@ -25,6 +25,8 @@ pub enum Row {
     FencingTokenUnknown,
     FencingTokenRequired,
     IdempotencyKeyReused,
+    MeaningNotComparable,
+    CredentialRequired,
     OperationInFlight,
     /// Waiting may help.
     PredecessorUnsettled,
@@ -76,6 +78,8 @@ impl Row {
             Rejection::TokenUnknown { .. } => Self::FencingTokenUnknown,
             Rejection::TokenHeldByAnother { .. } => Self::TokenHeldByAnother,
             Rejection::KeyReused => Self::IdempotencyKeyReused,
+            Rejection::NotComparable(_) => Self::MeaningNotComparable,
+            Rejection::CredentialRequired(_) => Self::CredentialRequired,
             Rejection::AnswerExpired(_) => Self::AnswerExpired,
             Rejection::NeedsAttention(_) => Self::NeedsAttention,
             Rejection::LeaseNotCurrent => Self::LeaseNotCurrent,
@@ -127,6 +131,8 @@ impl Row {
             Self::FencingTokenUnknown => "fencing-token-unknown",
             Self::FencingTokenRequired => "fencing-token-required",
             Self::IdempotencyKeyReused => "idempotency-key-reused",
+            Self::MeaningNotComparable => "meaning-not-comparable",
+            Self::CredentialRequired => "credential-required",
             Self::OperationInFlight => "operation-in-flight",
             Self::PredecessorUnsettled | Self::PredecessorStuck => "predecessor-unsettled",
             Self::NeedsAttention => "needs-attention",
@@ -159,11 +165,13 @@ impl Row {
             | Self::FencingTokenUnknown => StatusCode::PRECONDITION_FAILED,
             Self::FencingTokenRequired => StatusCode::PRECONDITION_REQUIRED,
             Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::CredentialRequired => StatusCode::FORBIDDEN,
             Self::OperationInFlight
             | Self::PredecessorUnsettled
             | Self::PredecessorStuck
             | Self::NeedsAttention
-            | Self::NearDuplicate => StatusCode::CONFLICT,
+            | Self::NearDuplicate
+            | Self::MeaningNotComparable => StatusCode::CONFLICT,
             Self::ResourceCancelled | Self::AnswerExpired => StatusCode::GONE,
             Self::OutcomeUncertain => StatusCode::GATEWAY_TIMEOUT,
             Self::UpstreamUnreachable => StatusCode::BAD_GATEWAY,
@@ -189,6 +197,8 @@ impl Row {
             | Self::LeaseNotCurrent
             | Self::FencingTokenRequired
             | Self::IdempotencyKeyReused
+            | Self::MeaningNotComparable
+            | Self::CredentialRequired
             | Self::NearDuplicate
             | Self::ResourceCancelled
             | Self::AnswerExpired
@@ -231,6 +241,8 @@ impl Row {
             | Self::FencingTokenUnknown
             | Self::FencingTokenRequired
             | Self::IdempotencyKeyReused
+            | Self::MeaningNotComparable
+            | Self::CredentialRequired
             | Self::PredecessorStuck
             | Self::NeedsAttention
             | Self::NearDuplicate
@@ -265,6 +277,10 @@ impl Row {
             Self::FencingTokenUnknown => "The fencing token cannot be placed",
             Self::FencingTokenRequired => "A fencing token is required",
             Self::IdempotencyKeyReused => "The identity was used with another request",
+            Self::MeaningNotComparable => {
+                "The identity was used, and the requests cannot be compared"
+            }
+            Self::CredentialRequired => "The answer is for callers with a credential",
             Self::OperationInFlight => "The operation is in flight",
             Self::PredecessorUnsettled | Self::PredecessorStuck => {
                 "An older operation of the resource is not settled"

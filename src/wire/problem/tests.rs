@@ -21,6 +21,8 @@ lease-not-current 412 never -
 fencing-token-unknown 412 after-settlement -
 fencing-token-required 428 never -
 idempotency-key-reused 422 never -
+meaning-not-comparable 409 never -
+credential-required 403 never -
 operation-in-flight 409 same-operation Retry-After
 predecessor-unsettled 409 same-operation Retry-After
 predecessor-unsettled 409 after-settlement -
@@ -60,6 +62,8 @@ fn rejections() -> Vec<Rejection> {
             acquisition: Some(AcquisitionId::new("a-1")),
         },
         Rejection::KeyReused,
+        Rejection::NotComparable(other()),
+        Rejection::CredentialRequired(other()),
         Rejection::AnswerExpired(other()),
         Rejection::NeedsAttention(other()),
         Rejection::LeaseNotCurrent,
@@ -151,6 +155,7 @@ fn every_problem_is_complete() {
     let about = About {
         operation: Some(&key),
         resource: Some(&resource),
+        differs: &[],
     };
     for reply in replies(about) {
         let document = read(&reply);
@@ -172,6 +177,7 @@ fn only_unsettled_operations_are_located() {
     let about = About {
         operation: Some(&key),
         resource: None,
+        differs: &[],
     };
     for reply in replies(about) {
         let document = read(&reply);
@@ -185,6 +191,25 @@ fn only_unsettled_operations_are_located() {
         .any(|name| kind.ends_with(name));
         assert_eq!(reply.headers.contains_key(LOCATION), unsettled, "{kind}");
     }
+}
+
+/// B28: the caller learns what differs, by name.
+#[test]
+fn a_reused_identity_says_what_differs() {
+    let differs = ["json /amount".to_owned(), "path".to_owned()];
+    let about = About {
+        differs: &differs,
+        ..About::default()
+    };
+    let document = read(&refused(&Rejection::KeyReused, about));
+    assert_eq!(document["differs"], serde_json::json!(differs));
+    let detail = document["detail"].as_str().unwrap();
+    assert!(
+        detail.ends_with("It differs in: json /amount, path."),
+        "{detail}"
+    );
+    let unknown = read(&refused(&Rejection::KeyReused, About::default()));
+    assert_eq!(unknown.get("differs"), None);
 }
 
 #[test]
@@ -208,6 +233,7 @@ fn the_operation_in_the_way_is_named_with_its_place() {
     let about = About {
         operation: Some(&own),
         resource: None,
+        differs: &[],
     };
     let document = read(&refused(&rejection, about));
     assert_eq!(document["operation"], "mine");

@@ -107,6 +107,16 @@ fn sentence(rejection: &Rejection) -> String {
             "An operation of this identity exists with another method, path, query or body. A \
              different operation needs a different identity. Nothing was sent."
         }
+        Rejection::NotComparable(_) => {
+            "An operation of this identity exists, and whether it was this request can no longer be \
+             told: the rule (`means`), the key or the form of fingerprints has changed since. It is \
+             neither replayed nor sent. Look the effect up; a different operation needs a different \
+             identity. Nothing was sent."
+        }
+        Rejection::CredentialRequired(_) => {
+            "This operation was asked for with a credential, and this request carries none. Send it \
+             again with the credential that the upstream asks for. Nothing was sent."
+        }
         Rejection::AnswerExpired(_) => {
             "The operation ended some time ago and is not repeated; only its answer is gone. Look \
              the effect up at the upstream. Nothing was sent."
@@ -131,25 +141,24 @@ fn sentence(rejection: &Rejection) -> String {
              admitted under this token. Nothing was sent."
         }
         Rejection::PredecessorUnsettled {
-            waiting_may_help: true,
-            ..
-        } => {
-            "An older operation of this resource may still take effect. Send the same request again \
-             when it is settled. Nothing was sent."
-        }
-        Rejection::PredecessorUnsettled {
-            waiting_may_help: false,
-            ..
-        } => {
-            "An older operation of this resource may have taken effect, and only a person can find \
-             out. An operator has to resolve it first. Nothing was sent."
-        }
+            waiting_may_help, ..
+        } => predecessor(*waiting_may_help),
         Rejection::NearDuplicate { .. } => {
             "The very same request is unsettled under another identity. Repeat that one to get its \
              answer; a retry must not change its key. Nothing was sent."
         }
     };
     fixed.to_owned()
+}
+
+fn predecessor(waiting_may_help: bool) -> &'static str {
+    if waiting_may_help {
+        "An older operation of this resource may still take effect. Send the same request again when \
+         it is settled. Nothing was sent."
+    } else {
+        "An older operation of this resource may have taken effect, and only a person can find out. \
+         An operator has to resolve it first. Nothing was sent."
+    }
 }
 
 fn members(rejection: &Rejection) -> Vec<(&'static str, Value)> {
@@ -178,6 +187,8 @@ fn members(rejection: &Rejection) -> Vec<(&'static str, Value)> {
         Rejection::TokenRequired
         | Rejection::TokenMalformed
         | Rejection::KeyReused
+        | Rejection::NotComparable(_)
+        | Rejection::CredentialRequired(_)
         | Rejection::AnswerExpired(_)
         | Rejection::NeedsAttention(_)
         | Rejection::LeaseNotCurrent

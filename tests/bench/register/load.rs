@@ -15,6 +15,7 @@ use fencepost::protocol::ids::{
     AttemptId, FencingToken, Fingerprint, Incarnation, OperationId, OperationKey, Principal,
     ResourceKey, ResourceName, Tenant, TokenSource, UpstreamId,
 };
+use fencepost::protocol::meaning::{Grain, Meaning, Members};
 use fencepost::protocol::operation::IdentityOrigin;
 use fencepost::protocol::outcome::{Answer, AnswerClass, Evidence, StoredRequest};
 use fencepost::protocol::policy::{
@@ -180,11 +181,20 @@ fn admit(id: &str, resource: u64, policy: &Arc<Policy>, at: Moment) -> Admit {
         },
         follows_incarnation: false,
         origin: IdentityOrigin::Caller,
-        fingerprint: Fingerprint {
-            key: 7,
-            form: 1,
-            digest,
+        meaning: Meaning {
+            // As of a small JSON document.
+            members: Members {
+                grain: Grain::Leaves,
+                digests: (1..=8).collect(),
+            },
+            ..Meaning::from(Fingerprint {
+                key: 7,
+                form: 1,
+                digest,
+            })
         },
+        credentialed: true,
+        blind_retry: None,
         presented: Some(Presented {
             resource: ResourceKey {
                 tenant,

@@ -12,7 +12,9 @@ mod bytes;
 mod drain;
 mod expressions;
 mod hygiene;
+mod identity;
 mod lost_answer;
+mod meaning;
 mod network;
 mod ownership;
 mod person;
@@ -20,6 +22,7 @@ mod register;
 mod settling;
 mod together;
 mod tokens;
+mod twins;
 mod watching;
 
 use serde_json::Value;

@@ -113,6 +113,14 @@ impl Proxy {
         self.setup.disk().expect("set up on a disk that fails")
     }
 
+    /// Writes the config anew, for the next start: the first such text becomes the other.
+    pub fn change_config(&self, text: &str, other: &str) {
+        let config = self.setup.config();
+        let before = std::fs::read_to_string(&config).unwrap();
+        assert!(before.contains(text), "{before}");
+        std::fs::write(config, before.replacen(text, other, 1)).unwrap();
+    }
+
     /// The directory of its register.
     pub fn register(&self) -> PathBuf {
         self.setup.register()

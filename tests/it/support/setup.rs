@@ -1,7 +1,8 @@
 //! How a proxy under test is set up: one upstream, everything else on ports of its own.
 //!
-//! What always holds: the config is written once and stays the same over restarts, as do the ports
-//! and the register; only a failpoint may differ from one start to the next, and what its disk does.
+//! What always holds: the config stays the same over restarts, unless a test changes it, as do the
+//! ports and the register; only a failpoint may differ from one start to the next, and what its disk
+//! does.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

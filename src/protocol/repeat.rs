@@ -1,0 +1,176 @@
+//! Repeats: what the record under an identity says to another request of that identity (contract §4).
+//!
+//! What always holds: a stored outcome is for the request that made it and for no other; a repeat of
+//! what is under way joins it; an identity is free for another request only where nothing happened
+//! under it, or the upstream's stored refusal stands under an id that the proxy made.
+//!
+//! What it does not do: judge tokens or write (`admission`).
+
+use super::admission::{Caller, Desk};
+use super::broken::{Rule, broken};
+use super::command::{Admit, Event, Ruling};
+use super::ids::OperationKey;
+use super::meaning::Likeness;
+use super::operation::{IdentityOrigin, Operation, State};
+use super::outcome::Verdict;
+use super::policy::{IfTwin, KeyValue};
+use super::rejection::Rejection;
+use super::view::{Record, TwinNote};
+
+impl Desk<'_> {
+    pub(super) fn consult_record(&mut self, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
+        match &self.view.record {
+            None => Ok(None),
+            Some(Record::Twin(note)) => self.consult_note(note, caller),
+            Some(Record::Operation(operation)) => {
+                let likeness = self.admit.meaning.likeness(&operation.fingerprint);
+                if likeness == Likeness::Same {
+                    return match (self.answer_from(operation, caller)?, &self.view.note) {
+                        (None, Some(note)) => self.consult_note(note, caller),
+                        (ruling, _) => Ok(ruling),
+                    };
+                }
+                if leaves_identity_free(operation, likeness) || broken(Rule::IdentityIsOneRequest) {
+                    return Ok(None);
+                }
+                Err(not_the_same(likeness, &operation.key, caller))
+            }
+        }
+    }
+
+    /// What the record answers to a repeat; `None`: go on as if new.
+    fn answer_from(
+        &self,
+        operation: &Operation,
+        caller: &Caller,
+    ) -> Result<Option<Ruling>, Rejection> {
+        let key = operation.key.clone();
+        let settled_as_nothing = matches!(operation.state, State::NotApplied(_));
+        if operation.credentialed && !self.admit.credentialed && !settled_as_nothing {
+            return Err(Rejection::CredentialRequired(Box::new(key)));
+        }
+        match &operation.state {
+            State::Completed(_) if broken(Rule::CompletedIsReplayed) => Ok(None),
+            State::Completed(completion) if completion.answer.is_none() => {
+                Err(Rejection::AnswerExpired(Box::new(key)))
+            }
+            State::Completed(completion) => {
+                let stale = matches!(caller, Caller::Stale(_));
+                Ok(Some(Ruling::Replay {
+                    completion: Box::new(completion.clone()),
+                    stale,
+                }))
+            }
+            State::Intended | State::Uncertain if broken(Rule::RepeatJoins) => Ok(None),
+            State::Intended | State::Uncertain => {
+                let uncertain = !operation.is_in_flight(&self.view.living, &self.admit.at);
+                Ok(Some(Ruling::Join {
+                    key,
+                    attempt: operation.attempts.last().map(|newest| newest.id),
+                    admitted: operation.admitted,
+                    uncertain,
+                }))
+            }
+            State::NeedsAttention(_) if broken(Rule::AttentionHolds) => Ok(None),
+            State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
+            State::NotApplied(_) => Ok(None),
+        }
+    }
+
+    /// A request without a key that equals one in doubt, without a key too, is the blind retry of some
+    /// middleware: they come exactly then.
+    pub(super) fn join_equal_without_key(
+        &mut self,
+        caller: &Caller,
+    ) -> Result<Option<Ruling>, Rejection> {
+        let (Some(window), Some(first)) = (self.admit.blind_retry, &self.view.keyless) else {
+            return Ok(None);
+        };
+        let late = self.admit.at.is_past(&first.first_seen, window);
+        let equal = first.origin == IdentityOrigin::Fresh
+            && first.key != self.key
+            && first.state.is_in_doubt()
+            && self.admit.meaning.is(&first.fingerprint);
+        if late || !equal {
+            return Ok(None);
+        }
+        let ruling = self.answer_from(first, caller)?;
+        self.changes.events.push(Event {
+            key: first.key.clone(),
+            at: self.admit.at,
+            attempt: None,
+            text: "joined by an equal request without a key".to_owned(),
+        });
+        Ok(ruling)
+    }
+
+    fn consult_note(&self, note: &TwinNote, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
+        let likeness = self.admit.meaning.likeness(&note.fingerprint);
+        if likeness != Likeness::Same {
+            return Err(not_the_same(likeness, &note.key, caller));
+        }
+        if broken(Rule::TwinIsNoted) {
+            return Ok(None);
+        }
+        match self.fenced().map(|(_, policy)| policy.if_twin) {
+            Some(IfTwin::Refuse) => Err(Rejection::NearDuplicate {
+                first: Box::new(note.first.clone()),
+            }),
+            Some(IfTwin::Answer) => match &self.view.first {
+                // If the first ends NOT_APPLIED the note is void; so it is where the first was
+                // then corrected, and is no twin any more.
+                Some(first) if first.fingerprint == note.fingerprint => {
+                    self.answer_from(first, caller)
+                }
+                Some(_) | None => Ok(None),
+            },
+            Some(IfTwin::Send) | None => Ok(None),
+        }
+    }
+}
+
+/// The record is of another request, or of one that cannot be compared with this any more.
+fn not_the_same(likeness: Likeness, recorded: &OperationKey, caller: &Caller) -> Rejection {
+    match (caller, likeness) {
+        (Caller::Stale(rejection), _) => rejection.clone(),
+        (Caller::Tokenless | Caller::Holder(_), Likeness::NotComparable) => {
+            Rejection::NotComparable(Box::new(recorded.clone()))
+        }
+        (Caller::Tokenless | Caller::Holder(_), Likeness::Same | Likeness::Other) => {
+            Rejection::KeyReused
+        }
+    }
+}
+
+/// Another request may take the identity: nothing happened under it, or the upstream refused and the
+/// proxy had composed the id itself. Under the caller's own key a stored refusal is final. A refusal
+/// that may be this very request's is not sent past under a new key.
+fn leaves_identity_free(operation: &Operation, likeness: Likeness) -> bool {
+    match &operation.state {
+        State::NotApplied(_) => true,
+        State::Completed(completion) => {
+            let own_key = operation
+                .settle
+                .key
+                .is_some_and(|key| key.value == KeyValue::Caller);
+            completion.verdict == Verdict::Refused
+                && operation.origin == IdentityOrigin::Derived
+                && likeness == Likeness::Other
+                && (!own_key || broken(Rule::CallersRefusalIsFinal))
+        }
+        State::Intended | State::Uncertain | State::NeedsAttention(_) => false,
+    }
+}
+
+/// The upstream answered under the current key with a failure that it stores, and this is another
+/// form: it needs another key.
+pub(super) fn is_corrected_after_refusal(earlier: &Operation, admit: &Admit) -> bool {
+    let refused = match &earlier.state {
+        State::Completed(completion) => completion.verdict == Verdict::Refused,
+        State::Intended | State::Uncertain | State::NeedsAttention(_) | State::NotApplied(_) => {
+            false
+        }
+    };
+    let another = admit.meaning.likeness(&earlier.fingerprint) == Likeness::Other;
+    refused && another && !broken(Rule::CorrectedTakesNewKey)
+}
