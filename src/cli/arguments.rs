@@ -32,6 +32,8 @@ pub(super) enum Command {
     Demo(Demo),
     /// Check config files: every problem, with line and column.
     Check(Check),
+    /// Print the JSON Schema of the config, for editors and pipelines.
+    Schema,
     /// Operations of a running instance, or of a register that none is running on.
     #[command(subcommand)]
     Operations(Operations),
