@@ -61,6 +61,8 @@ type Path = Vec<Step>;
 struct Shape {
     path: Path,
     questions: Vec<Question>,
+    /// Does nothing count as an empty map or list here?
+    may_be_null: bool,
 }
 
 /// All places, by their path as the parser writes it.
@@ -74,12 +76,32 @@ impl Explored {
         explored.0.insert(String::new(), Shape::default());
         while let Some(path) = unseen.pop_front() {
             for value in kinds() {
+                let is_null = matches!(value, Value::Null);
                 for (place, question) in asked(&document(&path, value)) {
+                    if is_null && place == written_path(&path) {
+                        explored.note_null(&place, &question);
+                    }
                     unseen.extend(explored.note(&place, question));
                 }
             }
         }
         explored
+    }
+
+    fn note_null(&mut self, place: &str, question: &Question) {
+        let is_collection = match question {
+            Question::Fields | Question::Entries | Question::Items => true,
+            Question::Member(_)
+            | Question::Needed(_)
+            | Question::Choice(_)
+            | Question::Text(_)
+            | Question::Number(..)
+            | Question::Secret
+            | Question::Later => false,
+        };
+        if let Some(shape) = self.0.get_mut(place).filter(|_| is_collection) {
+            shape.may_be_null = true;
+        }
     }
 
     /// Answers the place that the question opens, if it is a new one.
@@ -107,7 +129,7 @@ impl Explored {
         }
         let shape = Shape {
             path: path.clone(),
-            questions: Vec::new(),
+            ..Shape::default()
         };
         self.0.insert(text, shape);
         Some(path)
@@ -128,11 +150,11 @@ impl Explored {
             match question {
                 Question::Fields => offer(self.object(path, shape)),
                 Question::Entries => offer(json!({
-                    "type": ["object", "null"],
+                    "type": shape.collection("object"),
                     "additionalProperties": self.below(path, Step::Entry),
                 })),
                 Question::Items => offer(json!({
-                    "type": ["array", "null"],
+                    "type": shape.collection("array"),
                     "items": self.below(path, Step::Item),
                 })),
                 Question::Choice(words) => offer(choice(words)),
@@ -191,9 +213,8 @@ impl Explored {
             }
         }
         let mut object = Map::new();
-        // Nothing is an empty map, where an empty one will do.
         let kind = if required.is_empty() {
-            json!(["object", "null"])
+            shape.collection("object")
         } else {
             json!("object")
         };
@@ -211,6 +232,16 @@ impl Explored {
     fn is_later(&self, path: &Path) -> bool {
         let shape = self.0.get(&written_path(path));
         shape.is_some_and(|shape| shape.questions.contains(&Question::Later))
+    }
+}
+
+impl Shape {
+    fn collection(&self, kind: &str) -> Json {
+        if self.may_be_null {
+            json!([kind, "null"])
+        } else {
+            json!(kind)
+        }
     }
 }
 
