@@ -80,6 +80,16 @@ pub(super) struct Check {
     /// Config files.
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
+    /// Compare them with the register in this directory, on which no instance is running: whose identity
+    /// would change, and what could not be settled any more.
+    #[arg(long, value_name = "DIR", conflicts_with = "admin")]
+    pub(super) against_register: Option<PathBuf>,
+    /// The same with the register and the config of a running instance, by its operator API.
+    #[arg(long, value_name = "URL")]
+    pub(super) admin: Option<String>,
+    /// An operator's token. Better in the environment, where other users do not see it.
+    #[arg(long, env = "FENCEPOST_TOKEN", hide_env_values = true, value_parser = secret)]
+    pub(super) token: Option<Secret>,
 }
 
 #[derive(Subcommand)]
@@ -218,7 +228,7 @@ pub(super) struct StoreBackup {
 }
 
 /// How to reach a running instance, or a register without one.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(super) struct Instance {
     /// Its operator API. Default: http://127.0.0.1:15000.
     #[arg(long, value_name = "URL")]
@@ -308,6 +318,7 @@ mod tests {
             "fencepost operations resolve bank pay-1 --verdict applied",
             "fencepost resources show",
             "fencepost check",
+            "fencepost check f.yaml --against-register /r --admin http://a:1",
             "fencepost serve",
             "fencepost resources list --admin http://a:1 --config f.yaml",
             "fencepost resources list --admin http://a:1 --register /r",

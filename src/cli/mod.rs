@@ -51,7 +51,7 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
     match arguments.command {
         Command::Serve(serve) => threads()?.block_on(serve::run(&serve)),
         Command::Demo(demo) => threads()?.block_on(demo::run(&demo)),
-        Command::Check(check) => check::run(&check, json),
+        Command::Check(check) => one_thread()?.block_on(check::run(&check, json)),
         Command::Schema => Ok(format!("{:#}", crate::config::schema())),
         Command::Operations(command) => one_thread()?.block_on(operations::run(&command, json)),
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),

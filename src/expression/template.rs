@@ -7,6 +7,8 @@
 //!
 //! What it does not do: evaluate anything but plain members (CEL comes in a later version).
 
+mod shape;
+
 use http::HeaderName;
 
 use super::escape::encode_into;

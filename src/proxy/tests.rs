@@ -18,6 +18,7 @@ use crate::config::{self, Protect, Route};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::supervisor::Supervisor;
+use crate::dispatch::turnstile::Names;
 use crate::dispatch::waiters::Waiters;
 use crate::expression::RequestPath;
 use crate::protocol::command::{Command, Reply as Replied, Resolution, Resolve, Ruling};
@@ -251,6 +252,7 @@ impl Bench {
                 uncertain_status: StatusCode::GATEWAY_TIMEOUT,
             },
             identified,
+            names: Names::default(),
         };
         effect.run().await.0.reply
     }

@@ -19,6 +19,7 @@ pub mod identify;
 mod json;
 pub mod keys;
 pub mod problem;
+pub mod recorded;
 pub mod reply;
 pub mod route;
 

@@ -5,4 +5,5 @@
 //!
 //! What lives elsewhere: what each field means and how it is refused is tested beside the parser.
 
+mod reload;
 mod schema;
