@@ -222,6 +222,9 @@ impl Instance {
         let digest = in_force.in_force.digest();
         tracing::info!(instance = %self.register.instance(), config = digest, "serving");
         let reloader = self.reloader.clone();
+        let first_look = reloader.clone();
+        self.supervisor
+            .background(async move { first_look.warn_of_changes().await });
         tokio::select! {
             () = stop => {}
             () = reloader.watch() => {}
@@ -349,7 +352,8 @@ async fn bind_routers(
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
-        let health = Health::new(readiness, metrics, dispatcher.clock.clone());
+        let clock = dispatcher.clock.clone();
+        let health = Health::new(readiness, metrics, clock, parts.in_force.clone());
         routers.push((socket, health::router(health)));
     }
     Ok(routers)

@@ -63,7 +63,7 @@ pub(crate) async fn house(operators: Operators) -> House {
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         tasks: TaskTracker::new(),
     };
-    let health = Health::new(readiness, Metrics::new(), clock.clone());
+    let health = Health::new(readiness, Metrics::new(), clock.clone(), in_force());
     House {
         stand_in,
         clock,

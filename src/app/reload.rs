@@ -94,6 +94,21 @@ impl Reloader {
         }
     }
 
+    /// A start with another config than before is somebody's decision; that it leaves operations behind
+    /// is said all the same.
+    pub(super) async fn warn_of_changes(&self) {
+        let Some(config) = self.0.in_force.config() else {
+            return;
+        };
+        let compared = compared(&self.0.dispatcher.register, None, &config).await;
+        if let Ok(comparison) = compared
+            && comparison.unsettled.would_change > 0
+        {
+            let reasons = reasons(&comparison).join("; ");
+            tracing::error!(reasons, "this config does not know what the register holds");
+        }
+    }
+
     /// Reads the file again, changed or not: secrets may have. `Err`: the old one stays in force, and the
     /// log says why.
     pub async fn reload(&self, why: &'static str) -> Result<(), ()> {
@@ -189,7 +204,7 @@ impl Inner {
             }
             Err(gone) => return Err((None, Refusal::Refused(vec![gone.to_string()]))),
         };
-        for warning in warnings.list() {
+        for warning in warnings.to_string().lines() {
             tracing::warn!("{warning}");
         }
         let after = Arc::new(after);

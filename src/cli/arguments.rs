@@ -34,6 +34,8 @@ pub(super) enum Command {
     Check(Check),
     /// Print the JSON Schema of the config, for editors and pipelines.
     Schema,
+    /// Say what would be made of a request: effect, identity, resource, key, policy. Nothing is sent.
+    Explain(Explain),
     /// Operations of a running instance, or of a register that none is running on.
     #[command(subcommand)]
     Operations(Operations),
@@ -90,6 +92,25 @@ pub(super) struct Check {
     /// An operator's token. Better in the environment, where other users do not see it.
     #[arg(long, env = "FENCEPOST_TOKEN", hide_env_values = true, value_parser = secret)]
     pub(super) token: Option<Secret>,
+}
+
+#[derive(Args)]
+pub(super) struct Explain {
+    /// The config.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// The upstream, where host and port of the request do not say it.
+    #[arg(long, value_name = "NAME")]
+    pub(super) upstream: Option<String>,
+    /// As for curl (-X, -H, -d, URL), or @FILE with a captured HTTP/1.1 request. With --and and another
+    /// one: are they one operation?
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "REQUEST"
+    )]
+    pub(super) request: Vec<String>,
 }
 
 #[derive(Subcommand)]

@@ -105,7 +105,7 @@ impl Verdict {
         };
         let asked = json!({ "name": self.file, "config": text }).to_string();
         let told = instance
-            .change("/v1/config/compare", asked, Touch::Nothing)
+            .change("/config/compare", asked, Touch::Nothing)
             .await?;
         let view: ComparisonView = told.understood()?;
         let [unsettled, recent] = [view.unsettled, view.recent];

@@ -16,6 +16,16 @@ impl Template {
         }
     }
 
+    /// In the words of the config, with members by the names that problems have for them:
+    /// `publish:{path account}:{token}`.
+    pub fn written(&self) -> String {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Member(member) => format!("{{{member}}}"),
+        });
+        parts.collect()
+    }
+
     fn fits(&self, parts: &[Part], text: &str) -> bool {
         match parts {
             [] => text.is_empty(),

@@ -74,7 +74,7 @@ fn a_changed_file_is_put_in_force_while_a_slow_effect_is_in_flight_and_keeps_its
     let reload = changed(
         &proxy,
         "effects:\n",
-        "effects:\n      - on: POST /refunds\n        once: { header: Idempotency-Key }\n",
+        "effects:\n      - on: POST /refunds\n        once: { header: Idempotency-Key, required: true }\n",
     );
     assert_eq!(reload["result"], "applied", "{reload}");
     assert_ne!(digest(&proxy), before);

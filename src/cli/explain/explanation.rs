@@ -1,0 +1,484 @@
+//! What Fencepost would make of one request, step by step.
+//!
+//! What always holds: every step is taken by the very code that takes it in a running instance: route,
+//! identify, key. Nothing is sent, and no register is opened; what only the register knows (is the token
+//! stale, is it a repeat) is not guessed. Values of credentials are hidden.
+//!
+//! What it does not do: print (`text`), or compare two requests (`sameness`).
+
+use bytes::Bytes;
+use http::request::Parts;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::given::Given;
+use super::masked::{self, HIDDEN};
+use super::policy;
+use crate::config::{Config, Fence, Protect, Upstream};
+use crate::expression::{Member, PathParams, RequestFacts, RequestPath, Template};
+use crate::protocol::command::TokenField;
+use crate::protocol::ids::{AttemptId, FencingToken, InstanceId, Principal, Round};
+use crate::protocol::operation::IdentityOrigin;
+use crate::protocol::policy::TokenMode;
+use crate::protocol::rejection::Rejection;
+use crate::wire::canonical::FORM;
+use crate::wire::fingerprint::FingerprintKey;
+use crate::wire::identify::{Effect, Identified, Scope, identify};
+use crate::wire::keys;
+use crate::wire::problem::{self, About, Fault};
+use crate::wire::reply::Reply;
+use crate::wire::route::{Routed, Router};
+
+/// An attempt that is none: nothing is sent.
+const NOBODY: AttemptId = AttemptId {
+    instance: InstanceId(0),
+    number: 0,
+};
+
+/// Everything that can be said without sending or asking.
+#[derive(Debug, Serialize)]
+pub(super) struct Explanation {
+    pub(super) request: String,
+    pub(super) content_bytes: usize,
+    pub(super) listener: String,
+    pub(super) upstream: String,
+    pub(super) upstream_url: String,
+    /// The rules in their order, until one matches.
+    pub(super) considered: Vec<Considered>,
+    /// The rule: of an effect, `unlisted`, or none.
+    pub(super) effect: Option<String>,
+    pub(super) path: Vec<Named>,
+    pub(super) once: Option<Composed>,
+    pub(super) operation: Option<Operation>,
+    pub(super) principal: Option<Vec<Named>>,
+    pub(super) resource: Option<Composed>,
+    pub(super) token: Option<Token>,
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) upstream_key: Option<UpstreamKey>,
+    pub(super) policy: Vec<Named>,
+    pub(super) outcome: Outcome,
+    /// For comparing; not shown.
+    #[serde(skip)]
+    pub(super) identified: Option<Identified>,
+}
+
+/// A rule, and why it does not match.
+#[derive(Debug, Serialize)]
+pub(super) struct Considered {
+    pub(super) rule: String,
+    pub(super) matches: bool,
+    pub(super) why: String,
+}
+
+/// A name and a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Named {
+    pub(super) name: String,
+    /// `None`: it cannot be had.
+    pub(super) value: Option<String>,
+    /// Why it cannot be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) missing: Option<String>,
+    /// Hidden values are told apart all the same.
+    #[serde(skip)]
+    pub(super) plain: Option<String>,
+}
+
+/// A text made of parts of the request.
+#[derive(Debug, Serialize)]
+pub(super) struct Composed {
+    pub(super) template: String,
+    pub(super) parts: Vec<Named>,
+    pub(super) value: Option<String>,
+}
+
+/// The identity, whole.
+#[derive(Debug, Serialize)]
+pub(super) struct Operation {
+    pub(super) tenant: String,
+    pub(super) upstream: String,
+    /// Digest of the account or caller.
+    pub(super) principal: Option<String>,
+    pub(super) id: String,
+    /// `caller`, `derived` or `fresh`.
+    pub(super) origin: &'static str,
+    /// `ever` or `per generation`.
+    pub(super) once: &'static str,
+}
+
+/// The token.
+#[derive(Debug, Serialize)]
+pub(super) struct Token {
+    pub(super) from: String,
+    pub(super) value: Option<String>,
+    pub(super) readable: bool,
+    pub(super) mode: &'static str,
+    pub(super) source: String,
+}
+
+/// What the request means.
+#[derive(Debug, Serialize)]
+pub(super) struct Fingerprint {
+    pub(super) form: u8,
+    pub(super) key: &'static str,
+    pub(super) covers: &'static str,
+    /// The first half of it, under a key of zeros: equal here means equal there.
+    pub(super) compare: String,
+}
+
+/// What the upstream gets.
+#[derive(Debug, Serialize)]
+pub(super) struct UpstreamKey {
+    pub(super) header: String,
+    pub(super) value: String,
+    pub(super) how: &'static str,
+}
+
+/// What would become of it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub(super) enum Outcome {
+    /// It is no effect.
+    Forwarded { counted: bool },
+    /// It would be refused whatever the register holds.
+    Refused {
+        status: u16,
+        problem: String,
+        detail: String,
+        retry: String,
+    },
+    /// The register decides.
+    PutToRegister,
+}
+
+impl Explanation {
+    /// Explains a request to an upstream.
+    pub(super) fn of(config: &Config, router: &Router, given: Given) -> Self {
+        let (head, body) = given.request.into_parts();
+        let mut told = Self::begun(router, &head, &body);
+        match router.route(&head.method, head.uri.path()) {
+            Err(fault) => told.outcome = refused(&problem::fault(&fault, About::default())),
+            Ok(Routed::Pass) => told.outcome = Outcome::Forwarded { counted: false },
+            Ok(Routed::Observe) => told.outcome = Outcome::Forwarded { counted: true },
+            Ok(Routed::Protect {
+                name,
+                protect,
+                params,
+            }) => {
+                told.effect = Some(name.to_owned());
+                told.protected(config, router.upstream(), protect, &params, &head, body);
+            }
+        }
+        told
+    }
+
+    fn begun(router: &Router, head: &Parts, body: &Bytes) -> Self {
+        let upstream = router.upstream();
+        let target = head.uri.path_and_query().map_or("/", |it| it.as_str());
+        Self {
+            request: format!("{} {}", head.method, masked::target(target)),
+            content_bytes: body.len(),
+            listener: upstream.listen.to_string(),
+            upstream: upstream.id.to_string(),
+            upstream_url: upstream.url.to_string(),
+            considered: considered(upstream, head),
+            effect: None,
+            path: Vec::new(),
+            once: None,
+            operation: None,
+            principal: None,
+            resource: None,
+            token: None,
+            fingerprint: None,
+            upstream_key: None,
+            policy: Vec::new(),
+            outcome: Outcome::PutToRegister,
+            identified: None,
+        }
+    }
+
+    fn protected(
+        &mut self,
+        config: &Config,
+        upstream: &Upstream,
+        protect: &Protect,
+        params: &PathParams,
+        head: &Parts,
+        body: Bytes,
+    ) {
+        let facts = RequestFacts {
+            path: params,
+            query: head.uri.query(),
+            headers: &head.headers,
+            body: &body,
+            token: None,
+            operation: None,
+        };
+        let token = protect.fence.as_ref().map(|fence| fence.token.read(&facts));
+        let readable = token.as_ref().and_then(|it| it.as_ref().ok());
+        let facts = RequestFacts {
+            token: readable.and_then(|text| FencingToken::parse(text)),
+            ..facts
+        };
+        self.path = captured(protect, upstream, self.effect.as_deref(), params);
+        self.once = Some(composed(&protect.once.template, &facts));
+        self.principal = principal(upstream, &facts);
+        self.token = protect.fence.as_ref().map(|fence| Token {
+            from: fence.token.to_string(),
+            value: readable.map(|text| text.clone().into_owned()),
+            readable: facts.token.is_some(),
+            mode: protect
+                .policy
+                .fence
+                .map_or("", |it| policy::token_mode(it.token)),
+            source: fence.source.to_string(),
+        });
+        self.resource = protect
+            .fence
+            .as_ref()
+            .map(|it| composed(&it.resource, &facts));
+        self.policy = policy::named(protect, upstream);
+        if body.len() > protect.body_limit {
+            let limit = protect.body_limit;
+            let fault = Fault::BodyTooLarge { limit };
+            self.outcome = refused(&problem::fault(&fault, About::default()));
+            return;
+        }
+        let fingerprints = FingerprintKey::new(&[0; 32]);
+        let scope = Scope {
+            tenant: &config.tenant,
+            upstream,
+            fingerprints: &fingerprints,
+        };
+        let effect = Effect {
+            protect,
+            params,
+            head,
+            body: body.clone(),
+            first_attempt: NOBODY,
+        };
+        match identify(scope, effect) {
+            Err(why) => self.outcome = refused(&why.reply()),
+            Ok(identified) => self.identified(identified, upstream, protect),
+        }
+    }
+
+    fn identified(&mut self, identified: Identified, upstream: &Upstream, protect: &Protect) {
+        let key = &identified.key;
+        let has_secret = protect.once.template.members().any(masked::is_secret);
+        let is_fresh = identified.origin == IdentityOrigin::Fresh;
+        let id = match () {
+            () if is_fresh => "(made anew for every request)".to_owned(),
+            () if has_secret => HIDDEN.to_owned(),
+            () => key.id.to_string(),
+        };
+        self.operation = Some(Operation {
+            tenant: key.tenant.to_string(),
+            upstream: key.upstream.to_string(),
+            principal: match key.principal {
+                Principal::None => None,
+                Principal::Hashed(digest) => Some(hex(&digest)),
+            },
+            id: id.clone(),
+            origin: origin(identified.origin),
+            once: if protect.once.template.uses_generation() {
+                "per generation"
+            } else {
+                "ever"
+            },
+        });
+        if let Some(once) = &mut self.once {
+            once.value = Some(id);
+        }
+        self.fingerprint = Some(Fingerprint {
+            form: FORM,
+            key: "the register's own, which is not read here",
+            covers: "method, path, query and content: JSON by value, forms by their fields, anything \
+                     else byte by byte; never a header",
+            compare: hex(identified.fingerprint.digest.get(..8).unwrap_or_default()),
+        });
+        self.upstream_key = upstream_key(upstream, &identified, is_fresh || has_secret);
+        if let Some(rejection) = refused_for_token(protect.fence.as_ref(), protect, &identified) {
+            self.outcome = refused(&problem::refused(&rejection, identified.about()));
+        }
+        self.identified = Some(identified);
+    }
+}
+
+fn considered(upstream: &Upstream, head: &Parts) -> Vec<Considered> {
+    let Ok(path) = RequestPath::parse(head.uri.path()) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for effect in &upstream.effects {
+        let has_method = effect.methods.contain(&head.method);
+        let has_path = effect.path.captures(&path).is_some();
+        let why = match (has_method, has_path) {
+            (true, true) => "the first that matches",
+            (false, true) => "the path matches, the method does not",
+            (true, false) => "the method matches, the path does not",
+            (false, false) => "neither method nor path match",
+        };
+        let matches = has_method && has_path;
+        all.push(Considered {
+            rule: effect.name.clone(),
+            matches,
+            why: why.to_owned(),
+        });
+        if matches {
+            break;
+        }
+    }
+    all
+}
+
+/// The values of the path, by the names that its rule gives them.
+fn captured(
+    protect: &Protect,
+    upstream: &Upstream,
+    rule: Option<&str>,
+    params: &PathParams,
+) -> Vec<Named> {
+    let is_rule = |it: &&crate::config::EffectRule| match &it.action {
+        crate::config::Action::Protect(own) => {
+            std::ptr::eq(&**own, protect) && Some(it.name.as_str()) == rule
+        }
+        crate::config::Action::Pass => false,
+    };
+    let rule = upstream.effects.iter().find(is_rule);
+    let names = rule.iter().flat_map(|rule| rule.path.names());
+    names
+        .filter_map(|name| Some(Named::of(name, params.value(name)?)))
+        .collect()
+}
+
+impl Named {
+    pub(super) fn of(name: &str, value: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+            missing: None,
+            plain: Some(value.to_owned()),
+        }
+    }
+
+    fn part(member: &Member, facts: &RequestFacts<'_>) -> Self {
+        let name = member.to_string();
+        if *member == Member::Incarnation {
+            return Self::of(&name, "(the register's)");
+        }
+        match member.read(facts) {
+            Ok(text) => Self {
+                name,
+                value: Some(masked::value(member, &text)),
+                missing: None,
+                plain: Some(text.into_owned()),
+            },
+            Err(missing) => Self {
+                name,
+                value: None,
+                missing: Some(missing.why.to_string()),
+                plain: None,
+            },
+        }
+    }
+}
+
+fn composed(template: &Template, facts: &RequestFacts<'_>) -> Composed {
+    let value = template.render(facts).ok();
+    let is_hidden = template.members().any(masked::is_secret);
+    Composed {
+        template: template.written(),
+        parts: template
+            .members()
+            .map(|it| Named::part(it, facts))
+            .collect(),
+        value: value.map(|it| if is_hidden { HIDDEN.to_owned() } else { it }),
+    }
+}
+
+fn principal(upstream: &Upstream, facts: &RequestFacts<'_>) -> Option<Vec<Named>> {
+    let headers = upstream.principal.iter();
+    let members = headers.map(|name| Member::Header(name.clone()));
+    let mut all: Vec<Named> = members.map(|it| Named::part(&it, facts)).collect();
+    for absent in all.iter_mut().filter_map(|it| it.missing.as_mut()) {
+        absent.push_str(": the default account, which is one of its own");
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+fn upstream_key(
+    upstream: &Upstream,
+    identified: &Identified,
+    is_hidden: bool,
+) -> Option<UpstreamKey> {
+    let rule = upstream.key.as_ref()?;
+    let is_own = upstream.sends_callers_key() && identified.origin == IdentityOrigin::Caller;
+    let value = keys::upstream_key(
+        rule.policy.value,
+        identified.origin,
+        &identified.key,
+        Round::default(),
+    );
+    Some(UpstreamKey {
+        header: rule.header.to_string(),
+        value: if is_hidden { HIDDEN.to_owned() } else { value },
+        how: match (is_own, identified.follows_incarnation) {
+            _ if identified.origin == IdentityOrigin::Fresh => "made anew, as the operation is",
+            (true, _) => "the caller's own",
+            (false, false) => {
+                "made of tenant, upstream, principal and operation; the same for every repeat"
+            }
+            (false, true) => {
+                "made of tenant, upstream, principal and operation; in the first incarnation of the resource"
+            }
+        },
+    })
+}
+
+/// What the register would say whatever it holds.
+fn refused_for_token(
+    fence: Option<&Fence>,
+    protect: &Protect,
+    identified: &Identified,
+) -> Option<Rejection> {
+    fence?;
+    let presented = identified.presented.as_ref()?;
+    match (presented.token, protect.policy.fence?.token) {
+        (TokenField::Absent, TokenMode::Require) => Some(Rejection::TokenRequired),
+        (TokenField::Malformed, TokenMode::Require | TokenMode::Prefer) => {
+            Some(Rejection::TokenMalformed)
+        }
+        (TokenField::Absent, TokenMode::Prefer | TokenMode::Observe)
+        | (TokenField::Malformed, TokenMode::Observe)
+        | (TokenField::Token(_), _) => None,
+    }
+}
+
+fn refused(reply: &Reply) -> Outcome {
+    let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    let text = |name: &str| {
+        let text = problem.get(name).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let kind = text("type");
+    Outcome::Refused {
+        status: reply.status.as_u16(),
+        problem: kind.rsplit(':').next().unwrap_or_default().to_owned(),
+        detail: text("detail"),
+        retry: text("retry"),
+    }
+}
+
+fn origin(origin: IdentityOrigin) -> &'static str {
+    match origin {
+        IdentityOrigin::Caller => "caller",
+        IdentityOrigin::Derived => "derived",
+        IdentityOrigin::Fresh => "fresh",
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
