@@ -96,12 +96,16 @@ impl InForce {
         }));
     }
 
-    /// It was read again.
-    pub fn note(&self, reload: Reload) {
+    /// It was read again. Answers whether that is news: the same came of the same file before.
+    pub fn note(&self, reload: Reload) -> bool {
+        let told = |it: &Reload| (it.result, it.digest.clone(), it.reasons.clone());
+        let last = self.0.now().last_reload.as_ref().map(told);
+        let is_news = last != Some(told(&reload));
         self.0.replace(Arc::new(Now {
             last_reload: Some(reload),
             ..(*self.0.now()).clone()
         }));
+        is_news
     }
 
     fn view(&self) -> ConfigView {

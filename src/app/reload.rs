@@ -64,10 +64,22 @@ pub(super) struct Inner {
     pub(super) turn: AsyncMutex<()>,
 }
 
-/// Why a config is not put in force.
-enum Refusal {
-    Invalid(Vec<String>),
-    Refused(Vec<String>),
+/// What became of a config that was read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in force.
+    Applied,
+    /// It has problems; the old one stays.
+    Invalid,
+    /// It cannot follow the old one, which stays.
+    Refused,
+}
+
+/// Why the old one stays.
+struct Kept {
+    outcome: Outcome,
+    digest: Option<String>,
+    reasons: Vec<String>,
 }
 
 impl Reloader {
@@ -88,8 +100,8 @@ impl Reloader {
             let is_due = looks_since_refusal.is_some_and(|looks| looks >= AGAIN_AFTER);
             looks_since_refusal = looks_since_refusal.map(|looks| looks.saturating_add(1));
             if self.0.watched().changed(&now) || is_due {
-                let is_refused = self.reload("its file has changed").await.is_err();
-                looks_since_refusal = is_refused.then_some(0);
+                let outcome = self.reload("its file has changed").await;
+                looks_since_refusal = (outcome == Outcome::Refused).then_some(0);
             }
         }
     }
@@ -109,41 +121,52 @@ impl Reloader {
         }
     }
 
-    /// Reads the file again, changed or not: secrets may have. `Err`: the old one stays in force, and the
-    /// log says why.
-    pub async fn reload(&self, why: &'static str) -> Result<(), ()> {
+    /// Reads the file again, changed or not: secrets may have. What comes of it stands in the log.
+    pub async fn reload(&self, why: &'static str) -> Outcome {
         let _turn = self.0.turn.lock().await;
         if self.0.dispatcher.supervisor.is_draining() {
-            return Err(());
+            return Outcome::Refused;
         }
         // Before it is read: what changes while it is read is another change.
         let look = self.0.look().await;
-        let (result, digest, reasons) = match self.0.read_and_take_up().await {
-            Ok(config) => ("applied", Some(config.digest.clone()), Vec::new()),
-            Err((digest, Refusal::Invalid(reasons))) => ("invalid", digest, reasons),
-            Err((digest, Refusal::Refused(reasons))) => ("refused", digest, reasons),
+        let (outcome, digest, reasons) = match self.0.read_and_take_up().await {
+            Ok(config) => (Outcome::Applied, Some(config.digest.clone()), Vec::new()),
+            Err(Kept {
+                outcome,
+                digest,
+                reasons,
+            }) => (outcome, digest, reasons),
         };
-        self.0.settle(look, result == "applied").await;
-        let metrics = &self.0.dispatcher.metrics;
-        metrics.config_reloaded(result);
-        if result != "applied" {
+        self.0.settle(look, outcome).await;
+        self.0.dispatcher.metrics.config_reloaded(outcome.word());
+        let reload = Reload {
+            at: self.0.dispatcher.clock.now(),
+            result: outcome.word(),
+            digest,
+            reasons,
+        };
+        let is_news = self.0.in_force.note(reload.clone());
+        if outcome != Outcome::Applied && is_news {
             tracing::error!(
                 why,
-                result,
-                digest = digest.as_deref(),
+                result = reload.result,
+                digest = reload.digest,
                 in_force = self.0.in_force.digest(),
-                reasons = reasons.join("; "),
+                reasons = reload.reasons.join("; "),
                 "the config was read again and is not put in force: the old one stays"
             );
         }
-        let taken_up = result == "applied";
-        self.0.in_force.note(Reload {
-            at: self.0.dispatcher.clock.now(),
-            result,
-            digest,
-            reasons,
-        });
-        if taken_up { Ok(()) } else { Err(()) }
+        outcome
+    }
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Invalid => "invalid",
+            Self::Refused => "refused",
+        }
     }
 }
 
@@ -188,30 +211,38 @@ impl Inner {
     }
 
     /// A config that was put in force may depend on other files than the one before.
-    async fn settle(&self, look: Look, is_applied: bool) {
-        let look = if is_applied { self.look().await } else { look };
+    async fn settle(&self, look: Look, outcome: Outcome) {
+        let look = match outcome {
+            Outcome::Applied => self.look().await.since(&look),
+            Outcome::Invalid | Outcome::Refused => look,
+        };
         self.watched().settle(look);
     }
 
-    async fn read_and_take_up(&self) -> Result<Arc<Config>, (Option<String>, Refusal)> {
+    async fn read_and_take_up(&self) -> Result<Arc<Config>, Kept> {
+        let kept = |outcome, digest, reasons| Kept {
+            outcome,
+            digest,
+            reasons,
+        };
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || config::load(&path)).await;
         let (after, warnings) = match read {
             Ok(Ok(read)) => read,
             Ok(Err(problems)) => {
                 let reasons = problems.to_string().lines().map(str::to_owned).collect();
-                return Err((None, Refusal::Invalid(reasons)));
+                return Err(kept(Outcome::Invalid, None, reasons));
             }
-            Err(gone) => return Err((None, Refusal::Refused(vec![gone.to_string()]))),
+            Err(gone) => return Err(kept(Outcome::Refused, None, vec![gone.to_string()])),
         };
+        let after = Arc::new(after);
+        let digest = Some(after.digest.clone());
+        let taken_up = self.take_up(&after).await;
+        taken_up.map_err(|reasons| kept(Outcome::Refused, digest, reasons))?;
         for warning in warnings.to_string().lines() {
             tracing::warn!("{warning}");
         }
-        let after = Arc::new(after);
-        match self.take_up(&after).await {
-            Ok(()) => Ok(after),
-            Err(reasons) => Err((Some(after.digest.clone()), Refusal::Refused(reasons))),
-        }
+        Ok(after)
     }
 
     /// Everything that can fail comes before anything changes.

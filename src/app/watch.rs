@@ -8,35 +8,33 @@
 
 use std::path::{Path, PathBuf};
 
-use ring::digest::{Context, SHA256};
+use ring::digest::{SHA256, digest};
 
-/// What all those files held.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Look([u8; 32]);
+/// What all those files held: a digest each, `None` where one cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Look(Vec<(PathBuf, Option<[u8; 32]>)>);
 
 impl Look {
-    /// Looks. A file that cannot be read is a look as well. Blocks.
+    /// Looks. Blocks.
     pub(super) fn at(config: &Path, beside: &[PathBuf]) -> Self {
-        let mut context = Context::new(&SHA256);
-        for file in std::iter::once(config).chain(beside.iter().map(PathBuf::as_path)) {
-            match std::fs::read(file) {
-                Ok(content) => {
-                    context.update(&[1]);
-                    context.update(&content_length(&content));
-                    context.update(&content);
-                }
-                Err(_) => context.update(&[0]),
-            }
-        }
-        let digest = context.finish();
-        Self(digest.as_ref().first_chunk().copied().unwrap_or_default())
+        let files = std::iter::once(config).chain(beside.iter().map(PathBuf::as_path));
+        let held = |file: &Path| {
+            let digest = digest(&SHA256, &std::fs::read(file).ok()?);
+            digest.as_ref().first_chunk().copied()
+        };
+        Self(files.map(|file| (file.to_owned(), held(file))).collect())
     }
-}
 
-fn content_length(content: &[u8]) -> [u8; 8] {
-    u64::try_from(content.len())
-        .unwrap_or(u64::MAX)
-        .to_be_bytes()
+    /// The same files, but as they were in an earlier look, where that knew them: what has changed since
+    /// then is still to be seen.
+    pub(super) fn since(self, earlier: &Self) -> Self {
+        let files = self.0.into_iter().map(|(file, held)| {
+            let known = earlier.0.iter().find(|(known, _)| *known == file);
+            let held = known.map_or(held, |(_, held)| *held);
+            (file, held)
+        });
+        Self(files.collect())
+    }
 }
 
 /// What was seen, and what came of it.
@@ -103,6 +101,22 @@ mod tests {
         write("config", "two");
         assert!(!watched.changed(&look()));
         assert!(watched.changed(&look()));
+    }
+
+    #[test]
+    fn what_changed_after_it_was_read_is_still_to_be_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+        write("config", "one");
+        write("secret", "a");
+        let read = Look::at(&path("config"), &[]);
+        write("config", "two");
+        // It turned out to depend on another file.
+        let now = || Look::at(&path("config"), &[path("secret")]);
+        let mut watched = Watched::new(now().since(&read));
+        watched.changed(&now());
+        assert!(watched.changed(&now()));
     }
 
     #[test]

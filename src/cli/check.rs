@@ -110,17 +110,22 @@ impl Verdict {
         let view: ComparisonView = told.understood()?;
         let [unsettled, recent] = [view.unsettled, view.recent];
         self.fine = unsettled.would_change == 0 && recent.would_change == 0;
-        for change in &view.changes {
-            self.text.push_str(&format!("\n{}: {change}", self.file));
-        }
-        self.text.push_str(&format!(
-            "\n{}: {} of {} unsettled and {} of {} recent operations would change",
+        let lines = view
+            .changes
+            .iter()
+            .map(|change| format!("{}: {change}", self.file));
+        let last = format!(
+            "{}: {} of {} unsettled and {} of {} recent operations would change",
             self.file,
             unsettled.would_change,
             unsettled.looked_at,
             recent.would_change,
             recent.looked_at
-        ));
+        );
+        let text = std::iter::once(self.text.clone())
+            .chain(lines)
+            .chain([last]);
+        self.text = text.collect::<Vec<_>>().join("\n");
         self.comparison = Some(told.into_json());
         Ok(())
     }

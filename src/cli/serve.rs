@@ -37,13 +37,13 @@ pub async fn run(serve: &Serve) -> Result<String, Failure> {
     let reload = async {
         while hang_up.recv().await.is_some() {
             // It has said in the log what came of it.
-            let _refused = reloader.reload("SIGHUP").await;
+            let _outcome = reloader.reload("SIGHUP").await;
         }
-        std::future::pending().await
+        std::future::pending::<std::convert::Infallible>().await
     };
     tokio::select! {
         served = instance.serve(stop, hurry) => served.map_err(anyhow::Error::from)?,
-        never = reload => never,
+        never = reload => match never {},
     }
     Ok(String::new())
 }

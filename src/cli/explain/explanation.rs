@@ -8,12 +8,14 @@
 
 use bytes::Bytes;
 use http::request::Parts;
-use serde::Serialize;
 use serde_json::Value;
 
 use super::given::Given;
 use super::masked::{self, HIDDEN};
 use super::policy;
+use super::views::{
+    Composed, Considered, Explanation, Fingerprint, Named, Operation, Outcome, Token, UpstreamKey,
+};
 use crate::config::{Config, Fence, Protect, Upstream};
 use crate::expression::{Member, PathParams, RequestFacts, RequestPath, Template};
 use crate::protocol::command::TokenField;
@@ -35,122 +37,6 @@ const NOBODY: AttemptId = AttemptId {
     number: 0,
 };
 
-/// Everything that can be said without sending or asking.
-#[derive(Debug, Serialize)]
-pub(super) struct Explanation {
-    pub(super) request: String,
-    pub(super) content_bytes: usize,
-    pub(super) listener: String,
-    pub(super) upstream: String,
-    pub(super) upstream_url: String,
-    /// The rules in their order, until one matches.
-    pub(super) considered: Vec<Considered>,
-    /// The rule: of an effect, `unlisted`, or none.
-    pub(super) effect: Option<String>,
-    pub(super) path: Vec<Named>,
-    pub(super) once: Option<Composed>,
-    pub(super) operation: Option<Operation>,
-    pub(super) principal: Option<Vec<Named>>,
-    pub(super) resource: Option<Composed>,
-    pub(super) token: Option<Token>,
-    pub(super) fingerprint: Option<Fingerprint>,
-    pub(super) upstream_key: Option<UpstreamKey>,
-    pub(super) policy: Vec<Named>,
-    pub(super) outcome: Outcome,
-    /// For comparing; not shown.
-    #[serde(skip)]
-    pub(super) identified: Option<Identified>,
-}
-
-/// A rule, and why it does not match.
-#[derive(Debug, Serialize)]
-pub(super) struct Considered {
-    pub(super) rule: String,
-    pub(super) matches: bool,
-    pub(super) why: String,
-}
-
-/// A name and a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Named {
-    pub(super) name: String,
-    /// `None`: it cannot be had.
-    pub(super) value: Option<String>,
-    /// Why it cannot be had.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) missing: Option<String>,
-    /// Hidden values are told apart all the same.
-    #[serde(skip)]
-    pub(super) plain: Option<String>,
-}
-
-/// A text made of parts of the request.
-#[derive(Debug, Serialize)]
-pub(super) struct Composed {
-    pub(super) template: String,
-    pub(super) parts: Vec<Named>,
-    pub(super) value: Option<String>,
-}
-
-/// The identity, whole.
-#[derive(Debug, Serialize)]
-pub(super) struct Operation {
-    pub(super) tenant: String,
-    pub(super) upstream: String,
-    /// Digest of the account or caller.
-    pub(super) principal: Option<String>,
-    pub(super) id: String,
-    /// `caller`, `derived` or `fresh`.
-    pub(super) origin: &'static str,
-    /// `ever` or `per generation`.
-    pub(super) once: &'static str,
-}
-
-/// The token.
-#[derive(Debug, Serialize)]
-pub(super) struct Token {
-    pub(super) from: String,
-    pub(super) value: Option<String>,
-    pub(super) readable: bool,
-    pub(super) mode: &'static str,
-    pub(super) source: String,
-}
-
-/// What the request means.
-#[derive(Debug, Serialize)]
-pub(super) struct Fingerprint {
-    pub(super) form: u8,
-    pub(super) key: &'static str,
-    pub(super) covers: &'static str,
-    /// The first half of it, under a key of zeros: equal here means equal there.
-    pub(super) compare: String,
-}
-
-/// What the upstream gets.
-#[derive(Debug, Serialize)]
-pub(super) struct UpstreamKey {
-    pub(super) header: String,
-    pub(super) value: String,
-    pub(super) how: &'static str,
-}
-
-/// What would become of it.
-#[derive(Debug, Serialize)]
-#[serde(tag = "outcome", rename_all = "kebab-case")]
-pub(super) enum Outcome {
-    /// It is no effect.
-    Forwarded { counted: bool },
-    /// It would be refused whatever the register holds.
-    Refused {
-        status: u16,
-        problem: String,
-        detail: String,
-        retry: String,
-    },
-    /// The register decides.
-    PutToRegister,
-}
-
 impl Explanation {
     /// Explains a request to an upstream.
     pub(super) fn of(config: &Config, router: &Router, given: Given) -> Self {
@@ -166,7 +52,7 @@ impl Explanation {
                 params,
             }) => {
                 told.effect = Some(name.to_owned());
-                told.protected(config, router.upstream(), protect, &params, &head, body);
+                told.protected(config, router.upstream(), protect, &params, &head, &body);
             }
         }
         told
@@ -204,13 +90,13 @@ impl Explanation {
         protect: &Protect,
         params: &PathParams,
         head: &Parts,
-        body: Bytes,
+        body: &Bytes,
     ) {
         let facts = RequestFacts {
             path: params,
             query: head.uri.query(),
             headers: &head.headers,
-            body: &body,
+            body,
             token: None,
             operation: None,
         };
@@ -220,7 +106,7 @@ impl Explanation {
             token: readable.and_then(|text| FencingToken::parse(text)),
             ..facts
         };
-        self.path = captured(protect, upstream, self.effect.as_deref(), params);
+        self.path = captured(upstream, self.effect.as_deref(), params);
         self.once = Some(composed(&protect.once.template, &facts));
         self.principal = principal(upstream, &facts);
         self.token = protect.fence.as_ref().map(|fence| Token {
@@ -333,19 +219,11 @@ fn considered(upstream: &Upstream, head: &Parts) -> Vec<Considered> {
 }
 
 /// The values of the path, by the names that its rule gives them.
-fn captured(
-    protect: &Protect,
-    upstream: &Upstream,
-    rule: Option<&str>,
-    params: &PathParams,
-) -> Vec<Named> {
-    let is_rule = |it: &&crate::config::EffectRule| match &it.action {
-        crate::config::Action::Protect(own) => {
-            std::ptr::eq(&**own, protect) && Some(it.name.as_str()) == rule
-        }
-        crate::config::Action::Pass => false,
-    };
-    let rule = upstream.effects.iter().find(is_rule);
+fn captured(upstream: &Upstream, rule: Option<&str>, params: &PathParams) -> Vec<Named> {
+    let rule = upstream
+        .effects
+        .iter()
+        .find(|it| Some(it.name.as_str()) == rule);
     let names = rule.iter().flat_map(|rule| rule.path.names());
     names
         .filter_map(|name| Some(Named::of(name, params.value(name)?)))

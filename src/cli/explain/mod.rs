@@ -11,6 +11,7 @@ mod masked;
 mod policy;
 mod sameness;
 mod text;
+mod views;
 
 use std::sync::Arc;
 
@@ -21,9 +22,9 @@ use super::arguments::Explain;
 use super::failure::Failure;
 use crate::config::{self, Config, Upstream};
 use crate::wire::route::Router;
-use explanation::Explanation;
 use given::Given;
 use sameness::Sameness;
+use views::Explanation;
 
 /// Between two requests.
 const AND: &str = "--and";

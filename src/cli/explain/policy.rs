@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::explanation::Named;
+use super::views::Named;
 use crate::config::{Protect, Upstream};
 use crate::protocol::policy::{
     FencePolicy, IfOlderUnsettled, IfTwin, Order, PerGeneration, TokenMode,

@@ -9,7 +9,7 @@ use http::Method;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::explanation::{Composed, Explanation, Named};
+use super::views::{Composed, Explanation, Named};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::outcome::StoredRequest;
 

@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
-use super::explanation::{Composed, Explanation, Named, Outcome};
 use super::sameness::Sameness;
+use super::views::{Composed, Explanation, Named, Outcome};
 use crate::cli::table::clean;
 
 const WIDTH: usize = 14;

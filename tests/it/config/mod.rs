@@ -5,5 +5,6 @@
 //!
 //! What lives elsewhere: what each field means and how it is refused is tested beside the parser.
 
+mod explain;
 mod reload;
 mod schema;
