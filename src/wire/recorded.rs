@@ -87,7 +87,7 @@ impl<'a> Judge<'a> {
             .before
             .and_then(|it| upstream(it, &operation.key.upstream));
         let mut changes = Vec::new();
-        if operation.state.is_unsettled() {
+        if operation.state.is_unsettled() && operation.settle.resend.is_some() {
             changes.extend(sent_otherwise(router.upstream(), before, operation));
         }
         match request.and_then(|request| self.identified_again(router, before, operation, request))
@@ -173,7 +173,10 @@ pub fn is_same_for_all(before: &Config, after: &Config) -> bool {
 }
 
 fn is_same_for_upstream(before: &Upstream, after: &Upstream) -> bool {
-    let rule = |effect: &EffectRule| (effect.methods.clone(), effect.path.clone());
+    let rule = |effect: &EffectRule| {
+        let treated = std::mem::discriminant(&effect.action);
+        (effect.methods.clone(), effect.path.clone(), treated)
+    };
     let same_rules = before
         .effects
         .iter()

@@ -171,6 +171,58 @@ fn what_is_the_same_for_the_whole_upstream() {
 }
 
 #[test]
+fn whether_any_name_changes_at_all() {
+    let same = |after: &Config| is_same_for_all(&config(CONFIG), after);
+    for (from, to) in [
+        ("listen: 127.0.0.1:1", "listen: 127.0.0.1:2"),
+        ("lifetime: 24h", "lifetime: 12h"),
+        ("  bank:", "  renamed:\n    id: bank"),
+        (
+            "    effects:",
+            "    timeouts: { response: 9s }\n    effects:",
+        ),
+    ] {
+        assert!(same(&changed(from, to)), "{to}");
+    }
+    for (from, to) in [
+        ("payments", "other"),
+        ("  bank:", "  other:"),
+        ("bank.internal", "bank2.internal"),
+        ("X-Account", "X-Customer"),
+        (
+            "header: Idempotency-Key, lifetime",
+            "header: X-Key, lifetime",
+        ),
+        (
+            "once: { header: Idempotency-Key }",
+            "once: { header: X-Key }",
+        ),
+        (
+            "once: { header: Idempotency-Key }",
+            "once: { header: Idempotency-Key, required: true }",
+        ),
+        ("once: { header: Idempotency-Key }", "pass: {}"),
+        ("publish:", "p:"),
+        ("\"statement:", "\"s:"),
+        ("PUT /statements", "PUT|PATCH /statements"),
+        ("    effects:", "    unlisted: protect\n    effects:"),
+    ] {
+        assert!(!same(&changed(from, to)), "{to}");
+    }
+}
+
+#[test]
+fn what_is_never_sent_again_may_move() {
+    let (mut operation, request) = statement();
+    operation.settle.resend = None;
+    let elsewhere = changed("bank.internal", "bank2.internal");
+    assert_eq!(
+        judged(&elsewhere, &(operation, request)),
+        [const { Vec::new() }; 4]
+    );
+}
+
+#[test]
 fn an_identity_from_the_callers_key() {
     let other = changed(
         "once: { header: Idempotency-Key }",

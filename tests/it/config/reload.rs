@@ -291,4 +291,13 @@ fn a_stopped_register_is_compared_too() {
     fs::write(&other, renamed).unwrap();
     let refused = check(other.to_str().unwrap());
     assert_eq!(refused, (Some(1), "1 of 1".to_owned(), "1 of 1".to_owned()));
+
+    // Whoever starts with it all the same finds in the log what is left behind.
+    fs::rename(other, &config).unwrap();
+    proxy.start_again();
+    until("it says what it leaves behind", || {
+        let log = proxy.log();
+        log.contains("does not know what the register holds")
+            && log.contains("no upstream has this id")
+    });
 }
