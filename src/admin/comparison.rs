@@ -164,13 +164,17 @@ impl Comparison<'_> {
     }
 
     async fn judge_one(&mut self, operation: &Operation) -> Result<(), StoreError> {
-        let request = if operation.request_kept {
-            let stored = self.register.read().operation(&operation.key, true).await?;
-            stored.and_then(|stored| stored.request)
+        // With its request goes its state: it may have been settled since the page was read.
+        let stored = if operation.request_kept {
+            self.register.read().operation(&operation.key, true).await?
         } else {
             None
         };
-        let changes = self.judge.changes(operation, request.as_ref());
+        let (operation, request) = match &stored {
+            Some(stored) => (&stored.operation, stored.request.as_ref()),
+            None => (operation, None),
+        };
+        let changes = self.judge.changes(operation, request);
         let count = if operation.state.is_unsettled() {
             &mut self.view.unsettled
         } else {

@@ -81,6 +81,8 @@ pub async fn serve(listener: TcpListener, front: Live<Front>, closing: Cancellat
             drop(slot);
         });
     }
+    // Nobody is to wait in its queue for an answer that never comes.
+    drop(listener);
     connections.close();
     connections.wait().await;
 }

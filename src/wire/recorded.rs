@@ -4,8 +4,8 @@
 //! What always holds: where the stored request is at hand, it is identified again, by the same code as
 //! any request. Fields that are not stored are put back from the record: the caller's key, the
 //! token. Where it is not, the rules are compared with those of before, or, if they are not known
-//! either, the recorded names with what the rules could make; and the benefit of the doubt is the
-//! record's: whatever cannot be shown to stay the same counts as changed.
+//! either, the recorded names with what the rules could make. In doubt an unsettled operation counts as
+//! changed, and a settled one does not.
 //!
 //! What it does not do: read the register (`admin::comparison`), or compare fingerprints: a changed
 //! form is told apart from another payload where a repeat is admitted.
@@ -249,8 +249,16 @@ fn by_rules(after: &Upstream, before: Option<&Upstream>, operation: &Operation) 
         let same = rules(after).find(|(name, _)| *name == on);
         same.is_some_and(|(_, now)| names_alike(rule, now))
     };
-    let mut candidates = rules(before).filter(|(_, rule)| may_be_of(rule, operation));
-    if !candidates.all(stays) {
+    let candidates = || rules(before).filter(|(_, rule)| may_be_of(rule, operation));
+    // Which of them named it is not recorded. Unsettled, it must not change whichever it was; settled, it
+    // counts where it changes for certain.
+    let others = candidates().filter(|rule| !stays(*rule)).count();
+    let changed = if operation.state.is_unsettled() {
+        others > 0
+    } else {
+        others > 0 && others == candidates().count()
+    };
+    if changed {
         changes.push(Change::Id(None));
     }
     changes

@@ -211,6 +211,21 @@ fn whether_any_name_changes_at_all() {
     }
 }
 
+/// Another rule that could have named the payment goes; the request that would tell is not stored.
+#[test]
+fn in_doubt_it_is_the_unsettled_operation_that_counts_as_changed() {
+    let two =
+        "    effects:\n      - on: POST /refunds\n        once: { header: Idempotency-Key }\n";
+    let before = changed("    effects:\n", two);
+    let (mut operation, request) = payment();
+    let after = config(CONFIG);
+    let judge = Judge::new(&after, Some(&before));
+    assert_eq!(judge.changes(&operation, Some(&request)), []);
+    assert_eq!(judge.changes(&operation, None), [Change::Id(None)]);
+    operation.state = State::NotApplied(WhyNot::Said(Provenance::Operator));
+    assert_eq!(judge.changes(&operation, None), []);
+}
+
 #[test]
 fn what_is_never_sent_again_may_move() {
     let (mut operation, request) = statement();

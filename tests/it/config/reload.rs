@@ -6,6 +6,7 @@
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -205,8 +206,15 @@ fn listeners_come_go_and_stay_without_a_dropped_connection() {
     assert_eq!(changed(&proxy, "upstreams:\n", &added)["result"], "applied");
     let passed = Call::new(second, "POST", "/anything").json("{}").send();
     assert_eq!(passed.status, 201);
+    // Its last request goes on while nobody new is let in.
+    let last = Gate::closed();
+    upstream.next(Script::hold_answer(&last));
+    let under_way = Call::new(second, "POST", "/anything").json("{}").start();
+    last.until_reached();
     assert_eq!(changed(&proxy, &added, "upstreams:\n")["result"], "applied");
     until("it is closed", || TcpStream::connect(second).is_err());
+    last.open();
+    assert_eq!(under_way.answer().status, 201);
 
     answer.open();
     assert_eq!(slow.answer().status, 201);
@@ -300,4 +308,90 @@ fn a_stopped_register_is_compared_too() {
         log.contains("does not know what the register holds")
             && log.contains("no upstream has this id")
     });
+}
+
+/// Ends the work of others, also when the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// E14.
+#[test]
+fn a_hundred_reloads_under_load_refuse_no_connection_and_neither_lose_nor_double_an_effect() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let proxy = Proxy::start(Setup::payments(upstream.address()));
+    let is_over = AtomicBool::new(false);
+    let pay_on = &|worker: usize| {
+        let mut paid = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let call = pay(&proxy, &format!("{worker}-{paid}"));
+            // Read under names of before: nothing was sent, and it is to be sent again.
+            let answer = loop {
+                let answer = call.attempt().expect("no connection is refused or cut");
+                if answer.status != 503 {
+                    break answer;
+                }
+                assert_eq!(answer.verdict().1, "draining");
+            };
+            assert_eq!(answer.status, 201, "{}", answer.text());
+            paid += 1;
+        }
+        paid
+    };
+    let paid: usize = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|worker| scope.spawn(move || pay_on(worker)))
+            .collect();
+        let ends = Ends(&is_over);
+        reload_in_every_way(&proxy, 100);
+        drop(ends);
+        workers.into_iter().map(|it| it.join().unwrap()).sum()
+    });
+    assert!(paid >= 100, "{paid}");
+    assert_eq!(upstream.effects().len(), paid);
+    assert!(proxy.metric("fencepost_config_reloads_total") >= 100.0);
+}
+
+fn reload_in_every_way(proxy: &Proxy, times: usize) {
+    let good = text(proxy);
+    let other = good.replace(
+        "effects:\n",
+        "effects:\n      - on: POST /refunds\n        once: { header: Idempotency-Key }\n",
+    );
+    let linked = proxy.config().with_file_name("linked.yaml");
+    fs::write(&linked, good.replace("response: 10s", "response: 9s")).unwrap();
+    for round in 0..times {
+        let before = last_reload(proxy);
+        let expected = match round % 5 {
+            0 => {
+                replace(proxy, &other);
+                "applied"
+            }
+            1 => {
+                replace(proxy, "version: [");
+                "invalid"
+            }
+            2 => {
+                fs::remove_file(proxy.config()).unwrap();
+                "invalid"
+            }
+            3 => {
+                symlink(&linked, proxy.config()).unwrap();
+                "applied"
+            }
+            _ => {
+                replace(proxy, &good);
+                "applied"
+            }
+        };
+        proxy.hang_up();
+        until("it was read again", || {
+            let last = last_reload(proxy);
+            last != before && last["result"] == expected
+        });
+    }
 }
