@@ -1,7 +1,7 @@
 //! A new config, compared with what the register holds.
 //!
 //! What always holds: every unsettled operation is looked at, and as many of the newest settled ones as
-//! [`RECENT`] says. Nothing is changed; secrets that a config names are not read.
+//! `RECENT` says. Nothing is changed; secrets that a config names are not read.
 //!
 //! What it does not do: judge one operation (`wire::recorded`), or put a config in force.
 

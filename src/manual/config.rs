@@ -27,7 +27,9 @@
 //! key, to another place). Exit code 1 if there is one; `--json` says how many were looked at.
 //!
 //! Stored requests are identified again, by the same code as any request. Where none is stored (settled
-//! operations, `keep_request: never`, opaque upstreams) the rules are compared with those in force; of a
+//! operations, `keep_request: never`, opaque upstreams) the rules are compared with those in force, and
+//! where several could have named an operation, an unsettled one counts as changed and a settled one does
+//! not; of a
 //! register alone those are not known, and what is compared is the recorded name with what the new rules
 //! could make. That notices a rule that is gone or has another form, but not, for example, a caller's key
 //! that is now looked for in another header. **Prefer `--admin`.** Secrets of the new config are not read
