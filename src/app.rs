@@ -9,12 +9,16 @@
 //!
 //! What it does not do: decide, or read files but for those the config names.
 
+mod gateways;
+pub mod reload;
 pub mod stopped;
+mod watch;
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -24,27 +28,29 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::access::{self, BindError, Operators};
 use crate::admin::api::Api;
 use crate::admin::health::{Health, Readiness};
+use crate::admin::in_force::InForce;
 use crate::admin::{api, health};
 use crate::clock::Clock;
-use crate::config::{self, Action, Config};
+use crate::config::{self, Config};
 use crate::dispatch::attempt::Dispatcher;
-use crate::dispatch::gateway::{Gateway, Gateways};
+use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
+use crate::dispatch::turnstile::Turnstile;
 use crate::dispatch::waiters::{Ended, Waiters};
 use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::time::Millis;
-use crate::proxy::front::{Front, Shared};
-use crate::proxy::listener;
+use crate::proxy::doors::{Doors, Place};
+use crate::proxy::front::Shared;
 use crate::reconcile::Reconciler;
 use crate::store::seal::MasterKey;
 use crate::store::sqlite::{self, BackupError, OpenError, Remember, Restored, SqliteBackend};
 use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::{EffectPool, Endpoint, EndpointError, Limits, PassThrough, TlsMaterial};
+use crate::upstream::EndpointError;
 use crate::wire::fingerprint::FingerprintKey;
 
-/// Largest content of an answer where no effect says less.
-const ANSWER_BYTES: usize = 1024 * 1024;
+use reload::Reloader;
+use watch::{Look, Watched};
 
 /// How long callers may take to read their last answers once everything is recorded.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -95,20 +101,27 @@ pub enum AppError {
 
 /// An instance whose listeners are bound.
 pub struct Instance {
-    config: Arc<Config>,
     register: Register,
     supervisor: Supervisor,
     reconciler: Reconciler,
     keeper: Arc<SqliteBackend>,
     metrics: Metrics,
-    fronts: Vec<(TcpListener, Front)>,
+    reloader: Reloader,
+    sockets: Vec<(Place, TcpListener)>,
     routers: Vec<(TcpListener, axum::Router)>,
 }
 
 impl Instance {
-    /// Opens the register and binds every listener. Nothing is served yet. `accept_restored`: an
-    /// operator says that a register which may have been restored is to be used.
-    pub async fn start(config: Config, accept_restored: bool) -> Result<Self, AppError> {
+    /// Opens the register and binds every listener. Nothing is served yet. `path`: where the config came
+    /// from, and is read again. `accept_restored`: an operator says that a register which may have been
+    /// restored is to be used.
+    pub async fn start(
+        config: Config,
+        path: &Path,
+        accept_restored: bool,
+    ) -> Result<Self, AppError> {
+        // What changes after it was read and before it is watched is a change.
+        let look = Look::at(path, &config.files);
         let config = Arc::new(config);
         let clock = Clock::system().map_err(AppError::Clock)?;
         let instance = random_instance()?;
@@ -136,27 +149,47 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
         };
-        let gateways = Arc::new(open_gateways(&config, &clock)?);
+        let gateways = Arc::new(gateways::open(&config, None, &clock)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
-        let readiness = Readiness::new(register.clone(), supervisor.draining_token());
-        let shared = Arc::new(Shared::new(
+        let turnstile = Turnstile::default();
+        let shared = Shared::new(
             Arc::clone(&config),
             dispatcher.clone(),
             reconciler.clone(),
             fingerprint_key,
-        ));
-        let fronts = bind_fronts(&config, &gateways, &shared).await?;
-        let routers = bind_routers(&config, &dispatcher, readiness).await?;
+            turnstile.names().await,
+        );
+        let sockets = bind_upstreams(&config).await?;
+        let named = config.admin.iter().flat_map(|it| it.operators.clone());
+        let reloader = Reloader::new(reload::Inner {
+            path: path.to_owned(),
+            dispatcher,
+            reconciler: reconciler.clone(),
+            turnstile,
+            doors: Doors::default(),
+            shared: Live::new(Arc::new(shared)),
+            gateways: Live::new(gateways),
+            operators: Operators::new(named),
+            in_force: InForce::new(Some(Arc::clone(&config)), Some(clock.now())),
+            watched: Mutex::new(Watched::new(look)),
+            turn: tokio::sync::Mutex::default(),
+        });
+        let routers = bind_routers(&config, reloader.inner()).await?;
         Ok(Self {
-            config,
             register,
             supervisor,
             reconciler,
             keeper,
             metrics,
-            fronts,
+            reloader,
+            sockets,
             routers,
         })
+    }
+
+    /// What puts another config in force.
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
     }
 
     /// Serves until `stop` resolves, then drains. `hurry` ends the drain early.
@@ -167,9 +200,8 @@ impl Instance {
     ) -> Result<(), AppError> {
         let closing = CancellationToken::new();
         let mut listeners = JoinSet::new();
-        for (socket, front) in self.fronts {
-            listeners.spawn(listener::serve(socket, front, closing.clone()));
-        }
+        let in_force = self.reloader.inner();
+        in_force.open(self.sockets);
         for (socket, router) in self.routers {
             let closed = closing.clone().cancelled_owned();
             listeners.spawn(async move {
@@ -187,15 +219,23 @@ impl Instance {
                 .keep(|purged| metrics.store_forgot(purged.answers, purged.identities))
                 .await;
         });
-        tracing::info!(instance = %self.register.instance(), config = self.config.digest, "serving");
-        stop.await;
+        let digest = in_force.in_force.digest();
+        tracing::info!(instance = %self.register.instance(), config = digest, "serving");
+        let reloader = self.reloader.clone();
+        let first_look = reloader.clone();
+        self.supervisor
+            .background(async move { first_look.warn_of_changes().await });
+        tokio::select! {
+            () = stop => {}
+            () = reloader.watch() => {}
+        }
         tracing::info!(
             under_way = self.supervisor.under_way(),
             "draining: no new effect is admitted"
         );
         self.supervisor.begin_drain();
         tokio::select! {
-            drained = self.supervisor.drained(self.config.drain) => {
+            drained = self.supervisor.drained(in_force.drain()) => {
                 if !drained {
                     tracing::warn!(
                         under_way = self.supervisor.under_way(),
@@ -208,7 +248,9 @@ impl Instance {
         self.supervisor.end_drain();
         closing.cancel();
         let all_closed = async { while listeners.join_next().await.is_some() {} };
-        let _slow_readers = tokio::time::timeout(LAST_ANSWERS, all_closed).await;
+        let doors_closed = in_force.doors.close(LAST_ANSWERS);
+        let all_closed = tokio::time::timeout(LAST_ANSWERS, all_closed);
+        let (_slow_readers, ()) = tokio::join!(all_closed, doors_closed);
         keeping.shutdown().await;
         self.register.read().close().await.map_err(AppError::Close)
     }
@@ -263,66 +305,13 @@ fn random_instance() -> Result<InstanceId, AppError> {
     Ok(InstanceId(u128::from_be_bytes(bytes)))
 }
 
-fn open_gateways(config: &Config, clock: &Clock) -> Result<Gateways, AppError> {
-    let open = |upstream: &Arc<config::Upstream>| -> Result<Arc<Gateway>, AppError> {
-        let tls = TlsMaterial {
-            ca: upstream.tls.ca.clone(),
-            client_cert: upstream.tls.client_cert.clone(),
-            client_key: upstream.tls.client_key.clone(),
-        };
-        let endpoint = Endpoint::new(&upstream.url.to_string(), &tls, upstream.fresh_connections)
-            .map_err(|error| AppError::Upstream(upstream.name.clone(), error))?;
-        let limits = Limits {
-            connect: Duration::from_millis(upstream.timeouts.connect.0),
-            response: Duration::from_millis(upstream.timeouts.response.0),
-            answer_bytes: largest_answer(upstream),
-            accept_by_close: upstream.accept_close_framed,
-            ..Limits::default()
-        };
-        let pool = EffectPool::new(endpoint.clone(), limits, clock.clone());
-        let pass = PassThrough::new(endpoint.clone(), &limits);
-        Ok(Arc::new(Gateway {
-            config: Arc::clone(upstream),
-            endpoint,
-            pool,
-            pass,
-        }))
-    };
-    let all: Vec<_> = config
-        .upstreams
-        .iter()
-        .map(open)
-        .collect::<Result<_, _>>()?;
-    Ok(Gateways::new(all))
-}
-
-fn largest_answer(upstream: &config::Upstream) -> usize {
-    let limit = |action: &Action| match action {
-        Action::Protect(protect) => Some(protect.answer_limit),
-        Action::Pass => None,
-    };
-    let limits = upstream
-        .effects
-        .iter()
-        .filter_map(|effect| limit(&effect.action));
-    limits.max().unwrap_or(ANSWER_BYTES)
-}
-
-async fn bind_fronts(
-    config: &Config,
-    gateways: &Gateways,
-    shared: &Arc<Shared>,
-) -> Result<Vec<(TcpListener, Front)>, AppError> {
-    let mut fronts = Vec::new();
+async fn bind_upstreams(config: &Config) -> Result<Vec<(Place, TcpListener)>, AppError> {
+    let mut sockets = Vec::new();
     for upstream in &config.upstreams {
         let what = format!("upstream `{}`", upstream.name);
-        let socket = bind(what, upstream.listen).await?;
-        if let Some(gateway) = gateways.by_id(&upstream.id) {
-            tracing::info!(upstream = %upstream.id, listen = %upstream.listen, "listening");
-            fronts.push((socket, Front::new(Arc::clone(shared), Arc::clone(gateway))));
-        }
+        sockets.push((reload::place(upstream), bind(what, upstream.listen).await?));
     }
-    Ok(fronts)
+    Ok(sockets)
 }
 
 async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError> {
@@ -337,12 +326,14 @@ async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError
 
 async fn bind_routers(
     config: &Config,
-    dispatcher: &Dispatcher,
-    readiness: Readiness,
+    parts: &reload::Inner,
 ) -> Result<Vec<(TcpListener, axum::Router)>, AppError> {
+    let dispatcher = &parts.dispatcher;
+    let draining = dispatcher.supervisor.draining_token();
+    let readiness = Readiness::new(dispatcher.register.clone(), draining);
     let mut routers = Vec::new();
     if let Some(admin) = &config.admin {
-        let operators = Operators::new(admin.operators.clone());
+        let operators = parts.operators.clone();
         let socket = access::bind(admin.address, &operators)
             .await
             .map_err(AppError::Admin)?;
@@ -352,7 +343,7 @@ async fn bind_routers(
             tenant: config.tenant.clone(),
             operators,
             readiness: readiness.clone(),
-            config_digest: config.digest.clone(),
+            in_force: parts.in_force.clone(),
             settled: wake_waiters(dispatcher),
             tasks: dispatcher.supervisor.effects(),
         };
@@ -361,7 +352,8 @@ async fn bind_routers(
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
-        let health = Health::new(readiness, metrics, dispatcher.clock.clone());
+        let clock = dispatcher.clock.clone();
+        let health = Health::new(readiness, metrics, clock, parts.in_force.clone());
         routers.push((socket, health::router(health)));
     }
     Ok(routers)

@@ -18,10 +18,11 @@ use tokio::net::TcpListener;
 
 use super::problem::Problem;
 use crate::config::Secret;
+use crate::dispatch::live::Live;
 
-/// The named operators and their tokens. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Operators(Arc<Vec<(Arc<str>, Secret)>>);
+/// The named operators and their tokens. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Operators(Live<Vec<(Arc<str>, Secret)>>);
 
 /// The operator API cannot be served there.
 #[derive(Debug, thiserror::Error)]
@@ -87,15 +88,17 @@ pub(super) async fn authenticate(
 impl Operators {
     /// Names and tokens, from the config.
     pub fn new(named: impl IntoIterator<Item = (String, Secret)>) -> Self {
-        let named = named.into_iter();
-        Self(Arc::new(
-            named.map(|(name, token)| (name.into(), token)).collect(),
-        ))
+        Self(Live::new(Arc::new(shared(named))))
+    }
+
+    /// From now on it is these.
+    pub fn replace(&self, named: impl IntoIterator<Item = (String, Secret)>) {
+        self.0.replace(Arc::new(shared(named)));
     }
 
     /// Is nobody named?
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.now().is_empty()
     }
 
     fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
@@ -106,7 +109,8 @@ impl Operators {
             return Err(unauthorized("Bearer"));
         };
         // Every token is compared, so that the time says nothing of which one was close.
-        let known = self.0.iter().fold(None, |found, (name, secret)| {
+        let named = self.0.now();
+        let known = named.iter().fold(None, |found, (name, secret)| {
             if secret.matches(token) {
                 found.or(Some(name))
             } else {
@@ -118,6 +122,17 @@ impl Operators {
             unauthorized(r#"Bearer error="invalid_token""#)
         })
     }
+}
+
+impl Default for Operators {
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
+fn shared(named: impl IntoIterator<Item = (String, Secret)>) -> Vec<(Arc<str>, Secret)> {
+    let named = named.into_iter();
+    named.map(|(name, token)| (name.into(), token)).collect()
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Operator {

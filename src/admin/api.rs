@@ -22,9 +22,10 @@ use tokio_util::task::TaskTracker;
 
 use super::access::{self, Operators};
 use super::health::Readiness;
+use super::in_force::{self, InForce};
 use super::problem::Problem;
 use super::views::{Looker, StatusView};
-use super::{operations, resolve, resources};
+use super::{comparison, operations, resolve, resources};
 use crate::clock::Clock;
 use crate::protocol::ids::{OperationKey, Tenant};
 use crate::protocol::view::Living;
@@ -58,8 +59,8 @@ pub struct Api {
     pub operators: Operators,
     /// Whether effects can be admitted.
     pub readiness: Readiness,
-    /// Digest of the config in force.
-    pub config_digest: String,
+    /// The config in force.
+    pub in_force: InForce,
     /// Told of what was settled.
     pub settled: Settled,
     /// Where resolutions run, so that a caller who hangs up cuts none in half.
@@ -71,6 +72,8 @@ pub fn router(api: Api) -> Router {
     let operators = api.operators.clone();
     let v1 = Router::new()
         .route("/status", get(status))
+        .route("/config", get(in_force::show))
+        .route("/config/compare", post(comparison::compare))
         .route("/operations", get(operations::list))
         .route("/operations/{upstream}/{id}", get(operations::show))
         .route(
@@ -118,7 +121,7 @@ async fn status(State(api): State<Api>) -> Result<Json<StatusView>, Problem> {
     let mut view = StatusView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instance: api.register.instance().to_string(),
-        config_digest: api.config_digest.clone(),
+        config_digest: api.in_force.digest(),
         draining: api.readiness.is_draining(),
         ready: reasons.is_empty(),
         reasons,

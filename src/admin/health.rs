@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::in_force::InForce;
 use crate::clock::{Clock, boottime};
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::Register;
@@ -49,6 +50,7 @@ pub struct Health {
     readiness: Readiness,
     metrics: Metrics,
     clock: Clock,
+    in_force: InForce,
     counted: Arc<Mutex<Option<BootInstant>>>,
 }
 
@@ -56,6 +58,7 @@ pub struct Health {
 struct ReadinessView {
     ready: bool,
     reasons: Vec<String>,
+    config_digest: String,
 }
 
 /// The routes of the health listener.
@@ -69,11 +72,13 @@ pub fn router(health: Health) -> Router {
 
 impl Health {
     /// `metrics`: what `/metrics` shows. `clock`: for the age of the oldest unsettled operation.
-    pub fn new(readiness: Readiness, metrics: Metrics, clock: Clock) -> Self {
+    /// `in_force`: the config that `/readyz` names.
+    pub fn new(readiness: Readiness, metrics: Metrics, clock: Clock, in_force: InForce) -> Self {
         Self {
             readiness,
             metrics,
             clock,
+            in_force,
             counted: Arc::default(),
         }
     }
@@ -147,7 +152,12 @@ async fn readyz(State(health): State<Health>) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    (status, Json(ReadinessView { ready, reasons })).into_response()
+    let view = ReadinessView {
+        ready,
+        reasons,
+        config_digest: health.in_force.digest(),
+    };
+    (status, Json(view)).into_response()
 }
 
 async fn metrics(State(health): State<Health>) -> Response {

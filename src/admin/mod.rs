@@ -10,7 +10,9 @@
 pub mod access;
 pub mod api;
 pub mod client;
+pub mod comparison;
 pub mod health;
+pub mod in_force;
 mod operations;
 pub mod problem;
 mod resolve;

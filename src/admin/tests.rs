@@ -16,6 +16,7 @@ use super::access::{Operators, bind};
 use super::api::{self, Api};
 use super::client::{AdminClient, ClientError, path};
 use super::health::{self, Health, Readiness};
+use super::in_force::InForce;
 use super::serve;
 use super::stand_in::{INSTANCE, StandIn, Wanted};
 use super::views::{OperationDetail, OperationList, ResourceDetail, ResourceList, StatusView};
@@ -58,11 +59,11 @@ pub(crate) async fn house(operators: Operators) -> House {
         tenant: Tenant::new("t"),
         operators: operators.clone(),
         readiness: readiness.clone(),
-        config_digest: "d1".to_owned(),
+        in_force: in_force(),
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         tasks: TaskTracker::new(),
     };
-    let health = Health::new(readiness, Metrics::new(), clock.clone());
+    let health = Health::new(readiness, Metrics::new(), clock.clone(), in_force());
     House {
         stand_in,
         clock,
@@ -80,6 +81,17 @@ async fn start(operators: &Operators, router: axum::Router) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     TaskTracker::new().spawn(serve(listener, router, std::future::pending()));
     address
+}
+
+/// A config whose digest begins with `d1`, so to speak.
+fn in_force() -> InForce {
+    let text = "version: 1\nupstreams: { a: { listen: 127.0.0.1:0, url: http://a } }\n";
+    let (config, _) = crate::config::parse(text, "test").unwrap();
+    let config = crate::config::Config {
+        digest: "d1".to_owned(),
+        ..config
+    };
+    InForce::new(Some(Arc::new(config)), None)
 }
 
 pub(crate) fn alice() -> Operators {

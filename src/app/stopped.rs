@@ -16,6 +16,7 @@ use super::{AppError, keys_of, random_instance};
 use crate::admin::access::Operators;
 use crate::admin::api::{self, Api};
 use crate::admin::health::Readiness;
+use crate::admin::in_force::InForce;
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
 use crate::protocol::ids::Tenant;
@@ -87,7 +88,7 @@ impl Stopped {
             tenant: which.tenant,
             operators: Operators::new([(operator, token.clone())]),
             readiness: Readiness::new(register.clone(), CancellationToken::new()),
-            config_digest: String::new(),
+            in_force: InForce::new(None, None),
             settled: Arc::new(|_| {}),
             tasks: TaskTracker::new(),
         };

@@ -32,6 +32,10 @@ pub(super) enum Command {
     Demo(Demo),
     /// Check config files: every problem, with line and column.
     Check(Check),
+    /// Print the JSON Schema of the config, for editors and pipelines.
+    Schema,
+    /// Say what would be made of a request: effect, identity, resource, key, policy. Nothing is sent.
+    Explain(Explain),
     /// Operations of a running instance, or of a register that none is running on.
     #[command(subcommand)]
     Operations(Operations),
@@ -78,6 +82,35 @@ pub(super) struct Check {
     /// Config files.
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
+    /// Compare them with the register in this directory, on which no instance is running: whose identity
+    /// would change, and what could not be settled any more.
+    #[arg(long, value_name = "DIR", conflicts_with = "admin")]
+    pub(super) against_register: Option<PathBuf>,
+    /// The same with the register and the config of a running instance, by its operator API.
+    #[arg(long, value_name = "URL")]
+    pub(super) admin: Option<String>,
+    /// An operator's token. Better in the environment, where other users do not see it.
+    #[arg(long, env = "FENCEPOST_TOKEN", hide_env_values = true, value_parser = secret)]
+    pub(super) token: Option<Secret>,
+}
+
+#[derive(Args)]
+pub(super) struct Explain {
+    /// The config.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// The upstream, where host and port of the request do not say it.
+    #[arg(long, value_name = "NAME")]
+    pub(super) upstream: Option<String>,
+    /// As for curl (-X, -H, -d, URL), or @FILE with a captured HTTP/1.1 request. With --and and another
+    /// one: are they one operation?
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "REQUEST"
+    )]
+    pub(super) request: Vec<String>,
 }
 
 #[derive(Subcommand)]
@@ -216,7 +249,7 @@ pub(super) struct StoreBackup {
 }
 
 /// How to reach a running instance, or a register without one.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(super) struct Instance {
     /// Its operator API. Default: http://127.0.0.1:15000.
     #[arg(long, value_name = "URL")]
@@ -306,6 +339,7 @@ mod tests {
             "fencepost operations resolve bank pay-1 --verdict applied",
             "fencepost resources show",
             "fencepost check",
+            "fencepost check f.yaml --against-register /r --admin http://a:1",
             "fencepost serve",
             "fencepost resources list --admin http://a:1 --config f.yaml",
             "fencepost resources list --admin http://a:1 --register /r",

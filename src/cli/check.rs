@@ -3,19 +3,29 @@
 //! What always holds: every file is read, whatever is wrong with the ones before it; a file without
 //! errors is fine, whatever it is warned of.
 //!
-//! What it does not do: compare a config with a register (that comes with reloading).
+//! What it does not do: compare a config with a register itself: an instance does, or the code of one
+//! on a register that none is running on.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::arguments::Check;
+use super::arguments::{Check, Instance};
 use super::failure::Failure;
+use super::instance::Touch;
+use crate::admin::comparison::ComparisonView;
 use crate::config::{self, Problem, Severity};
 
 /// Checks all files.
-pub(super) fn run(check: &Check, json: bool) -> Result<String, Failure> {
-    let verdicts: Vec<Verdict> = check.files.iter().map(|file| Verdict::on(file)).collect();
+pub(super) async fn run(check: &Check, json: bool) -> Result<String, Failure> {
+    let mut verdicts: Vec<Verdict> = check.files.iter().map(|file| Verdict::on(file)).collect();
+    if let Some(instance) = register_of(check) {
+        for (verdict, file) in verdicts.iter_mut().zip(&check.files) {
+            if verdict.fine {
+                verdict.compare(&instance, file).await?;
+            }
+        }
+    }
     let text = if json {
         let files: Vec<Value> = verdicts.iter().map(Verdict::json).collect();
         format!("{:#}", json!({ "files": files }))
@@ -33,11 +43,24 @@ pub(super) fn run(check: &Check, json: bool) -> Result<String, Failure> {
     }
 }
 
+/// What to compare with, if anything.
+fn register_of(check: &Check) -> Option<Instance> {
+    let instance = Instance {
+        admin: check.admin.clone(),
+        config: None,
+        token: check.token.clone(),
+        register: check.against_register.clone(),
+        tenant: None,
+    };
+    (check.admin.is_some() || check.against_register.is_some()).then_some(instance)
+}
+
 struct Verdict {
     file: String,
     fine: bool,
     list: Vec<Problem>,
     text: String,
+    comparison: Option<Value>,
 }
 
 impl Verdict {
@@ -56,6 +79,7 @@ impl Verdict {
                     list: warnings.list().to_vec(),
                     text,
                     file,
+                    comparison: None,
                 }
             }
             Err(problems) => Self {
@@ -63,13 +87,56 @@ impl Verdict {
                 list: problems.list().to_vec(),
                 text: problems.to_string(),
                 file,
+                comparison: None,
             },
         }
     }
 
+    /// Compares it with the register.
+    async fn compare(&mut self, instance: &Instance, file: &Path) -> Result<(), Failure> {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) => return Err(Failure::Usage(format!("{}: {error}", self.file))),
+        };
+        // For the keys of a register that is opened here.
+        let instance = Instance {
+            config: instance.register.is_some().then(|| file.to_owned()),
+            ..instance.clone()
+        };
+        let asked = json!({ "name": self.file, "config": text }).to_string();
+        let told = instance
+            .change("/config/compare", asked, Touch::Nothing)
+            .await?;
+        let view: ComparisonView = told.understood()?;
+        let [unsettled, recent] = [view.unsettled, view.recent];
+        self.fine = unsettled.would_change == 0 && recent.would_change == 0;
+        let lines = view
+            .changes
+            .iter()
+            .map(|change| format!("{}: {change}", self.file));
+        let last = format!(
+            "{}: {} of {} unsettled and {} of {} recent operations would change",
+            self.file,
+            unsettled.would_change,
+            unsettled.looked_at,
+            recent.would_change,
+            recent.looked_at
+        );
+        let text = std::iter::once(self.text.clone())
+            .chain(lines)
+            .chain([last]);
+        self.text = text.collect::<Vec<_>>().join("\n");
+        self.comparison = Some(told.into_json());
+        Ok(())
+    }
+
     fn json(&self) -> Value {
         let problems: Vec<Value> = self.list.iter().map(problem).collect();
-        json!({ "file": self.file, "fine": self.fine, "problems": problems })
+        let mut json = json!({ "file": self.file, "fine": self.fine, "problems": problems });
+        if let (Some(comparison), Value::Object(fields)) = (&self.comparison, &mut json) {
+            fields.insert("comparison".to_owned(), comparison.clone());
+        }
+        json
     }
 }
 
@@ -91,10 +158,23 @@ fn problem(problem: &Problem) -> Value {
 mod tests {
     use super::*;
 
+    fn checked(files: Vec<std::path::PathBuf>, json: bool) -> Result<String, Failure> {
+        let check = Check {
+            files,
+            against_register: None,
+            admin: None,
+            token: None,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(run(&check, json))
+    }
+
     #[test]
     fn a_file_that_is_not_there_is_a_problem_of_that_file() {
         let files = vec!["/nowhere/a.yaml".into(), "/nowhere/b.yaml".into()];
-        let Err(Failure::Wrong(text)) = run(&Check { files }, false) else {
+        let Err(Failure::Wrong(text)) = checked(files, false) else {
             panic!("fine");
         };
         assert!(
@@ -106,7 +186,7 @@ mod tests {
     #[test]
     fn json_tells_files_apart() {
         let files = vec!["/nowhere/a.yaml".into()];
-        let Err(Failure::Wrong(text)) = run(&Check { files }, true) else {
+        let Err(Failure::Wrong(text)) = checked(files, true) else {
             panic!("fine");
         };
         let told: Value = serde_json::from_str(&text).unwrap();
@@ -129,11 +209,11 @@ mod tests {
             file("good.yaml", good),
         );
         let files = vec![bad, good.clone()];
-        let Err(Failure::Wrong(text)) = run(&Check { files }, false) else {
+        let Err(Failure::Wrong(text)) = checked(files, false) else {
             panic!("fine");
         };
         assert!(text.contains("bad.yaml:2:1: bogus: "), "{text}");
         assert!(text.ends_with("good.yaml: fine"), "{text}");
-        assert!(run(&Check { files: vec![good] }, false).is_ok());
+        assert!(checked(vec![good], false).is_ok());
     }
 }

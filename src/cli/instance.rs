@@ -36,30 +36,54 @@ impl Told {
         if json {
             return Ok(format!("{:#}", self.answer));
         }
-        Ok(text(&self.client.understand(&self.answer)?))
+        Ok(text(&self.understood()?))
     }
+
+    /// As what it is to be.
+    pub(super) fn understood<V: DeserializeOwned>(&self) -> Result<V, Failure> {
+        Ok(self.client.understand(&self.answer)?)
+    }
+
+    /// As it came.
+    pub(super) fn into_json(self) -> Value {
+        self.answer
+    }
+}
+
+/// What a call does to the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// It is only looked at.
+    Nothing,
+    /// It is changed.
+    Records,
 }
 
 impl Instance {
     /// Reads what stands at a path.
     pub(super) async fn read(&self, path: &str) -> Result<Told, Failure> {
-        self.ask(path, None).await
+        self.ask(path, None, Touch::Nothing).await
     }
 
-    /// Asks for a change. `body`: JSON.
-    pub(super) async fn change(&self, path: &str, body: String) -> Result<Told, Failure> {
-        self.ask(path, Some(body)).await
+    /// Posts. `body`: JSON.
+    pub(super) async fn change(
+        &self,
+        path: &str,
+        body: String,
+        touch: Touch,
+    ) -> Result<Told, Failure> {
+        self.ask(path, Some(body), touch).await
     }
 
-    async fn ask(&self, path: &str, change: Option<String>) -> Result<Told, Failure> {
+    async fn ask(&self, path: &str, change: Option<String>, touch: Touch) -> Result<Told, Failure> {
         let Some(register) = &self.register else {
             let client = self.client()?;
             let answer = asked(&client, path, change).await?;
             return Ok(Told { client, answer });
         };
-        let purpose = match &change {
-            None => Purpose::Look,
-            Some(_) => Purpose::Change,
+        let purpose = match touch {
+            Touch::Nothing => Purpose::Look,
+            Touch::Records => Purpose::Change,
         };
         let config = match &self.config {
             None => None,

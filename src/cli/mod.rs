@@ -10,6 +10,7 @@
 mod arguments;
 mod check;
 pub mod demo;
+mod explain;
 mod failure;
 mod instance;
 mod operations;
@@ -51,7 +52,9 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
     match arguments.command {
         Command::Serve(serve) => threads()?.block_on(serve::run(&serve)),
         Command::Demo(demo) => threads()?.block_on(demo::run(&demo)),
-        Command::Check(check) => check::run(&check, json),
+        Command::Check(check) => one_thread()?.block_on(check::run(&check, json)),
+        Command::Schema => Ok(format!("{:#}", crate::config::schema())),
+        Command::Explain(explain) => explain::run(&explain, json),
         Command::Operations(command) => one_thread()?.block_on(operations::run(&command, json)),
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
         Command::Store(command) => store::run(&command, json),

@@ -14,6 +14,7 @@ use super::arguments::{
     OperationName, OperationResolve, OperationShow, Operations, OperationsList, VerdictWord,
 };
 use super::failure::Failure;
+use super::instance::Touch;
 use super::table::{Facts, Table, age, clean, clean_lines, or_dash, shell_word};
 use crate::admin::client::path;
 use crate::admin::views::{
@@ -51,7 +52,10 @@ async fn show(show: &OperationShow, json: bool) -> Result<String, Failure> {
 async fn resolve(resolve: &OperationResolve, json: bool) -> Result<String, Failure> {
     let verdict = asked(resolve)?;
     let path = resolve.name.path(Some("resolve"), None);
-    let told = resolve.instance.change(&path, verdict).await?;
+    let told = resolve
+        .instance
+        .change(&path, verdict, Touch::Records)
+        .await?;
     told.printed(json, |done: &ResolutionView| {
         let text = format!("{} {}: {}", done.upstream, done.id, done.state);
         clean(&text).into_owned()

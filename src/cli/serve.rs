@@ -1,7 +1,8 @@
 //! `serve`: runs the proxy.
 //!
 //! What always holds: a config with errors is refused before anything listens; its warnings are on
-//! standard error before the first log line; SIGTERM and SIGINT drain, a second one ends the drain.
+//! standard error before the first log line; SIGTERM and SIGINT drain, a second one ends the drain;
+//! SIGHUP reads the config again.
 //!
 //! What it does not do: choose the order of start and stop (`app`).
 
@@ -26,15 +27,24 @@ pub async fn run(serve: &Serve) -> Result<String, Failure> {
     }
     logs::start(&serve.log).map_err(anyhow::Error::from)?;
     let told = Mutex::new(Told::listen().context("signals cannot be listened to")?);
-    let instance = Instance::start(config, serve.accept_restored)
+    let mut hang_up = signal(SignalKind::hangup()).context("signals cannot be listened to")?;
+    let instance = Instance::start(config, &serve.config, serve.accept_restored)
         .await
         .map_err(anyhow::Error::from)?;
     let stop = async { told.lock().await.stop().await };
     let hurry = async { told.lock().await.stop().await };
-    instance
-        .serve(stop, hurry)
-        .await
-        .map_err(anyhow::Error::from)?;
+    let reloader = instance.reloader();
+    let reload = async {
+        while hang_up.recv().await.is_some() {
+            // It has said in the log what came of it.
+            let _outcome = reloader.reload("SIGHUP").await;
+        }
+        std::future::pending::<std::convert::Infallible>().await
+    };
+    tokio::select! {
+        served = instance.serve(stop, hurry) => served.map_err(anyhow::Error::from)?,
+        never = reload => match never {},
+    }
     Ok(String::new())
 }
 

@@ -1,13 +1,18 @@
 //! Reading the tree: a field knows its path and place, and reports its own problems.
 //!
 //! What always holds: reading never stops at a problem; a map that was read reports every key nobody
-//! asked for; a value in `${…}` is read by [`Field::secret`] only.
+//! asked for; a value in `${…}` is read by [`Field::secret`] only. Whatever asks for a value says so to
+//! the findings, since the schema is made of these questions and of nothing else.
 //!
 //! What it does not do: know which fields there are (`parse`), or rules between fields.
 
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
 use super::problems::{Findings, Place};
+use super::questions::Question;
 use super::scalar;
-use super::secret::{Resolved, Secret};
+use super::secret::{Resolved, Secret, Source};
 use super::tree::{Entry, Node, Scalar, Value};
 
 /// One value of the file.
@@ -91,6 +96,11 @@ impl<'a> Field<'a> {
 
     /// The fields of a map. Nothing is an empty map.
     pub(super) fn map(&self) -> Option<Fields<'a>> {
+        self.ask(|| Question::Fields);
+        self.fields()
+    }
+
+    fn fields(&self) -> Option<Fields<'a>> {
         let entries: &[Entry] = match &self.node.value {
             Value::Map(entries) => entries,
             Value::Null => &[],
@@ -108,7 +118,8 @@ impl<'a> Field<'a> {
 
     /// The entries of a map with names of the user's choice.
     pub(super) fn named(&self) -> Vec<(&'a str, Field<'a>)> {
-        let Some(fields) = self.map() else {
+        self.ask(|| Question::Entries);
+        let Some(fields) = self.fields() else {
             return Vec::new();
         };
         let own = fields.entries.iter();
@@ -118,6 +129,7 @@ impl<'a> Field<'a> {
 
     /// The items of a list. Nothing is an empty list.
     pub(super) fn list(&self) -> Option<Vec<Field<'a>>> {
+        self.ask(|| Question::Items);
         let items: &[Node] = match &self.node.value {
             Value::List(items) => items,
             Value::Null => &[],
@@ -132,6 +144,11 @@ impl<'a> Field<'a> {
             findings: self.findings,
         });
         Some(fields.collect())
+    }
+
+    /// Notes what is asked here.
+    fn ask(&self, question: impl FnOnce() -> Question) {
+        self.findings.ask(&self.path, question);
     }
 
     fn child(&self, entry: &'a Entry) -> Field<'a> {
@@ -149,12 +166,33 @@ impl<'a> Field<'a> {
 
     /// A text as written. `${…}` is refused: what is public stands in the file, for all to review.
     pub(super) fn text(&self) -> Option<&'a str> {
+        self.ask(|| Question::Text(String::new()));
+        self.public_text()
+    }
+
+    fn public_text(&self) -> Option<&'a str> {
         let text = self.raw_text()?;
         if text.contains("${") {
             self.error("`${…}` is for secrets only");
             return None;
         }
         Some(text)
+    }
+
+    /// The text of a secret as written: `${env:NAME}`, `${file:/path}`, or itself.
+    pub(super) fn secret_text(&self) -> Option<&'a str> {
+        self.ask(|| Question::Secret);
+        let text = self.raw_text()?;
+        if let Ok(Source::File(path)) = Source::of(text) {
+            self.depends_on(path.into());
+        }
+        Some(text)
+    }
+
+    /// Is it this one word? No problem if it is something else.
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        self.ask(|| Question::Choice(vec![word.to_owned()]));
+        matches!(&self.node.value, Value::Scalar(scalar) if scalar.text == word)
     }
 
     /// A text as written, `${…}` included.
@@ -178,7 +216,8 @@ impl<'a> Field<'a> {
         expected: &str,
         read: impl FnOnce(&'a str) -> Option<T>,
     ) -> Option<T> {
-        let text = self.text()?;
+        self.ask(|| Question::Text(expected.to_owned()));
+        let text = self.public_text()?;
         let value = read(text);
         if value.is_none() {
             self.error(format!("`{text}` is not {expected}"));
@@ -186,9 +225,26 @@ impl<'a> Field<'a> {
         value
     }
 
+    /// A whole number within bounds.
+    pub(super) fn number<T: TryFrom<u64>>(
+        &self,
+        expected: &str,
+        bounds: RangeInclusive<u64>,
+    ) -> Option<T> {
+        self.ask(|| Question::Number(expected.to_owned(), bounds.clone()));
+        let text = self.public_text()?;
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        let number = number.and_then(|number: u64| T::try_from(number).ok());
+        if number.is_none() {
+            self.error(format!("`{text}` is not {expected}"));
+        }
+        number
+    }
+
     /// One of a few words.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
-        let text = self.text()?;
+        self.ask(|| Question::Choice(choices.iter().map(|(word, _)| (*word).to_owned()).collect()));
+        let text = self.public_text()?;
         let found = choices.iter().find(|(word, _)| *word == text);
         if found.is_none() {
             let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
@@ -204,7 +260,7 @@ impl<'a> Field<'a> {
         choices: &[(&str, T)],
         later: &[&str],
     ) -> Option<T> {
-        if later.contains(&self.text()?) {
+        if later.contains(&self.public_text().unwrap_or_default()) {
             self.later();
             return None;
         }
@@ -213,7 +269,11 @@ impl<'a> Field<'a> {
 
     /// Reads `${env:NAME}` or `${file:/path}`, or takes the text as it is and warns.
     pub(super) fn secret(&self) -> Option<Secret> {
-        let secret = match Secret::resolve(self.raw_text()?) {
+        let text = self.secret_text()?;
+        if self.findings.leaves_secrets() {
+            return Some(Secret::new(text));
+        }
+        let secret = match Secret::resolve(text) {
             Ok(Resolved::Elsewhere(secret)) => secret,
             Ok(Resolved::Literal(secret)) => {
                 self.warn("a secret stands in the file; use `${env:NAME}` or `${file:/path}`");
@@ -231,12 +291,22 @@ impl<'a> Field<'a> {
         Some(secret)
     }
 
+    pub(super) fn leaves_secrets(&self) -> bool {
+        self.findings.leaves_secrets()
+    }
+
+    /// The value comes from that file, or will: whoever watches the config watches it too.
+    pub(super) fn depends_on(&self, file: PathBuf) {
+        self.findings.depends_on(file);
+    }
+
     pub(super) fn boolean(&self) -> Option<bool> {
         self.choice(&[("true", true), ("false", false)])
     }
 
     /// Refuses a field that a later version brings.
     pub(super) fn later(&self) {
+        self.ask(|| Question::Later);
         self.error("is not supported by this version");
     }
 }
@@ -249,6 +319,7 @@ impl<'a> Fields<'a> {
 
     /// A field, if it is there.
     pub(super) fn take(&mut self, name: &'static str) -> Option<Field<'a>> {
+        self.own.ask(|| Question::Member(name));
         self.asked.push(name);
         let entry = self.entries.iter().find(|entry| entry.key == name)?;
         Some(self.own.child(entry))
@@ -256,6 +327,7 @@ impl<'a> Fields<'a> {
 
     /// A field that must be there.
     pub(super) fn need(&mut self, name: &'static str) -> Option<Field<'a>> {
+        self.own.ask(|| Question::Needed(name));
         let field = self.take(name);
         if field.is_none() {
             self.own.error(format!("`{name}` is missing"));

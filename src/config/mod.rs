@@ -2,9 +2,10 @@
 //!
 //! What always holds: every problem is reported, with path, line and column, not just the first;
 //! unknown fields are refused; what a later version brings is refused and never silently accepted;
-//! secrets are not shown by `Debug` or `Display`. The environment is read here and nowhere else.
+//! secrets are not shown by `Debug` or `Display`. The environment is read here and nowhere else. The
+//! schema comes out of the parser, not out of a list beside it.
 //!
-//! What it does not do: reload, print its schema, or explain a request (later versions).
+//! What it does not do: watch its file (`app::reload`), or explain a request (`cli::explain`).
 
 #![warn(missing_docs)]
 
@@ -15,7 +16,9 @@ mod inside;
 mod parse;
 mod problems;
 mod profile;
+mod questions;
 mod scalar;
+mod schema;
 mod secret;
 mod settings;
 mod tree;
@@ -23,6 +26,7 @@ mod tree;
 pub use answers::AnswerRules;
 pub use encryption::EncryptionKey;
 pub use problems::{Problem, Problems, Severity, Warnings};
+pub use schema::schema;
 pub use secret::Secret;
 pub use settings::{
     Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Means, Methods, Protect,
@@ -44,9 +48,22 @@ pub fn load(path: &Path) -> Result<(Config, Warnings), Problems> {
 
 /// Parses a config; `name` is what problems call it.
 pub fn parse(text: &str, name: &str) -> Result<(Config, Warnings), Problems> {
-    let findings = Findings::default();
+    parsed(text, name, Findings::default())
+}
+
+/// The same, but secrets are left as they are written: no file and no variable is read. For whoever
+/// judges a config that is not to be used here; operators and keys of it are worth nothing.
+pub fn parse_without_secrets(text: &str, name: &str) -> Result<(Config, Warnings), Problems> {
+    parsed(text, name, Findings::without_secrets())
+}
+
+fn parsed(text: &str, name: &str, findings: Findings) -> Result<(Config, Warnings), Problems> {
     let config = tree::build(text, &findings)
-        .and_then(|root| parse::config(&Field::root(&root, &findings), digest(text)));
+        .and_then(|root| parse::config(&Field::root(&root, &findings), digest(text)))
+        .map(|config| Config {
+            files: findings.files(),
+            ..config
+        });
     let list = findings.into_list();
     let refused = list
         .iter()

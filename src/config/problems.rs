@@ -7,7 +7,9 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use super::questions::{Question, Questions};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,11 +46,57 @@ impl Place {
     pub(super) const START: Self = Self { line: 1, column: 1 };
 }
 
-/// Collects problems while a file is read. Shared by everything that reads; a list, nothing else.
+/// Collects what comes up while a file is read: problems, the files that secrets came from and, for
+/// the schema, the questions. Shared by everything that reads; lists, nothing else.
 #[derive(Debug, Default)]
-pub(super) struct Findings(RefCell<Vec<Problem>>);
+pub(super) struct Findings {
+    problems: RefCell<Vec<Problem>>,
+    files: RefCell<Vec<PathBuf>>,
+    questions: Option<Questions>,
+    leave_secrets: bool,
+}
 
 impl Findings {
+    /// Notes the questions too, and reads no secret.
+    pub(super) fn with_questions() -> Self {
+        Self {
+            questions: Some(Questions::default()),
+            ..Self::without_secrets()
+        }
+    }
+
+    /// Secrets are left as they are written: no file and no variable is read.
+    pub(super) fn without_secrets() -> Self {
+        Self {
+            leave_secrets: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn leaves_secrets(&self) -> bool {
+        self.leave_secrets
+    }
+
+    pub(super) fn ask(&self, path: &str, question: impl FnOnce() -> Question) {
+        if let Some(questions) = &self.questions {
+            questions.note(path, question());
+        }
+    }
+
+    pub(super) fn into_questions(self) -> Vec<(String, Question)> {
+        self.questions.map(Questions::into_list).unwrap_or_default()
+    }
+
+    /// A file beside the config that a value was read from, or will be.
+    pub(super) fn depends_on(&self, file: PathBuf) {
+        self.files.borrow_mut().push(file);
+    }
+
+    /// All of them.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.files.borrow().clone()
+    }
+
     pub(super) fn error(&self, path: &str, at: Place, message: impl Into<String>) {
         self.push(path, at, message.into(), Severity::Error);
     }
@@ -58,7 +106,7 @@ impl Findings {
     }
 
     fn push(&self, path: &str, at: Place, message: String, severity: Severity) {
-        self.0.borrow_mut().push(Problem {
+        self.problems.borrow_mut().push(Problem {
             path: path.to_owned(),
             line: at.line,
             column: at.column,
@@ -69,7 +117,7 @@ impl Findings {
 
     /// All of them, in the order of the file; the same one only once.
     pub(super) fn into_list(self) -> Vec<Problem> {
-        let mut list = self.0.into_inner();
+        let mut list = self.problems.into_inner();
         list.sort_by_key(|problem| (problem.line, problem.column));
         list.dedup();
         list

@@ -35,8 +35,24 @@ pub(super) struct Profile {
 }
 
 /// The names there are.
-pub(super) fn names() -> String {
-    PROFILES.map(|(name, _)| name).join(", ")
+pub(super) fn names() -> [&'static str; PROFILES.len()] {
+    PROFILES.map(|(name, _)| name)
+}
+
+/// Does some profile bring the field that stands there below an upstream?
+pub(super) fn brings(path: &[&str]) -> bool {
+    PROFILES.iter().any(|(_, text)| {
+        let tree = build(text, &Findings::default());
+        path.iter()
+            .try_fold(tree, |node, name| match node?.value {
+                Value::Map(entries) => {
+                    let entry = entries.into_iter().find(|entry| entry.key == *name);
+                    entry.map(|entry| Some(entry.node))
+                }
+                Value::Null | Value::Scalar(_) | Value::List(_) => None,
+            })
+            .is_some()
+    })
 }
 
 /// A profile, as if it stood at that place of the config.

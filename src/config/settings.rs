@@ -45,6 +45,8 @@ pub struct Config {
     /// SHA-256 of the file, in hex: tells two configs apart, says nothing of secrets that came from
     /// elsewhere.
     pub digest: String,
+    /// Files beside it that it depends on: secrets and certificates.
+    pub files: Vec<PathBuf>,
 }
 
 /// The embedded register.

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::gateway::Load;
 use super::supervisor::Supervisor;
+use super::turnstile::Held;
 use super::waiters::{Ended, Ticket, Waiters};
 use crate::clock::{self, Clock};
 use crate::protocol::command::{Admission, Admit, Grant, Turn};
@@ -92,13 +93,15 @@ impl Dispatcher {
     }
 
     /// Asks for admission and, where it is granted, makes the attempt: all in a task of its own,
-    /// detached from whoever asked, so that a granted permit is never dropped with its caller.
+    /// detached from whoever asked, so that a granted permit is never dropped with its caller. `names`
+    /// are held until the register has answered.
     /// The receiver fails only if the task died.
     pub fn ask(
         &self,
         admit: Admit,
         connection: Option<Reserved>,
         load: Load,
+        names: Held,
     ) -> oneshot::Receiver<Result<Asked, StoreError>> {
         let (tell, told) = oneshot::channel();
         let dispatcher = self.clone();
@@ -110,7 +113,10 @@ impl Dispatcher {
             if dispatcher.supervisor.is_draining() {
                 return told_or_gone(tell, Ok(Asked::Draining));
             }
-            let Admitted { admission, permit } = match dispatcher.register.admit(admit).await {
+            let admitted = dispatcher.register.admit(admit).await;
+            // It is in the register now: whoever wants to change names finds it there.
+            drop(names);
+            let Admitted { admission, permit } = match admitted {
                 Ok(admitted) => admitted,
                 Err(fault) => return told_or_gone(tell, Err(fault)),
             };

@@ -12,6 +12,8 @@
 
 use std::borrow::Cow;
 
+mod shape;
+
 use http::HeaderName;
 
 use super::escape::encode_into;

@@ -18,6 +18,7 @@ use super::told::{Counted, Teller};
 use crate::config::{Config, Protect};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
+use crate::dispatch::turnstile::Names;
 use crate::expression::PathParams;
 use crate::protocol::command::TokenField;
 use crate::protocol::ids::AttemptId;
@@ -43,10 +44,11 @@ pub struct Shared {
     dispatcher: Dispatcher,
     reconciler: Reconciler,
     fingerprint_key: FingerprintKey,
+    names: Names,
     bodies: BodyBudget,
 }
 
-/// What answers the requests of one listener. Cheap to clone.
+/// What answers the requests of one listener under one config. Cheap to clone.
 #[derive(Clone)]
 pub struct Front {
     shared: Arc<Shared>,
@@ -55,12 +57,13 @@ pub struct Front {
 }
 
 impl Shared {
-    /// For all fronts of an instance.
+    /// For all fronts of an instance. `names`: what operations are named by under this config.
     pub fn new(
         config: Arc<Config>,
         dispatcher: Dispatcher,
         reconciler: Reconciler,
         fingerprint_key: FingerprintKey,
+        names: Names,
     ) -> Self {
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         Self {
@@ -68,8 +71,36 @@ impl Shared {
             dispatcher,
             reconciler,
             fingerprint_key,
+            names,
             bodies,
         }
+    }
+
+    /// The same under another config. Bodies that are buffered already go on counting, unless their
+    /// limit is another.
+    pub fn under(&self, config: Arc<Config>, names: Names) -> Self {
+        let bodies = if config.limits == self.config.limits {
+            self.bodies.clone()
+        } else {
+            BodyBudget::new(config.limits.buffered_bodies)
+        };
+        let record_timeout = config.record_timeout;
+        Self {
+            config,
+            dispatcher: Dispatcher {
+                record_timeout,
+                ..self.dispatcher.clone()
+            },
+            reconciler: self.reconciler.clone(),
+            fingerprint_key: self.fingerprint_key.clone(),
+            names,
+            bodies,
+        }
+    }
+
+    /// What operations are named by.
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 }
 
@@ -144,6 +175,7 @@ impl Front {
             identified,
             original,
             fingerprints: self.shared.fingerprint_key.clone(),
+            names: self.shared.names.clone(),
         };
         let (told, observed) = effect.run().await;
         told.counted.count(metrics, route);

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceBuilder, ServiceExt as _};
 
 use super::front::{self, Content, Front};
+use crate::dispatch::live::Live;
 
 /// Longest wait for a request head on an open connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,13 +44,15 @@ const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 /// Accepts until `closing`, then lets the open connections finish the requests they are reading or
 /// answering. Resolves when the last one is closed.
-pub async fn serve(listener: TcpListener, front: Front, closing: CancellationToken) {
+///
+/// Each request is answered by the front in force when it comes, on whatever connection.
+pub async fn serve(listener: TcpListener, front: Live<Front>, closing: CancellationToken) {
     // One for all connections: its clones share the limit. It fails only by shedding.
     let requests = ServiceBuilder::new()
         .load_shed()
         .concurrency_limit(REQUESTS)
         .service_fn(move |request| {
-            let front = front.clone();
+            let front = front.now();
             async move { Ok::<_, Infallible>(front.answer(request).await) }
         });
     let connections = TaskTracker::new();
@@ -78,6 +81,8 @@ pub async fn serve(listener: TcpListener, front: Front, closing: CancellationTok
             drop(slot);
         });
     }
+    // Nobody is to wait in its queue for an answer that never comes.
+    drop(listener);
     connections.close();
     connections.wait().await;
 }

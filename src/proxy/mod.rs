@@ -1,6 +1,6 @@
 //! The reverse proxy: what stands between a worker and the API it calls.
 //!
-//! What lives here: [`listener`] accepts, [`front`] reads a request and chooses its way, `pipeline`
+//! What lives here: [`doors`] are opened and closed, [`listener`] accepts, [`front`] reads a request and chooses its way, `pipeline`
 //! carries an effect out, `joining` waits for somebody else's attempt, `reply` tells the caller.
 //!
 //! What always holds: nothing that matches an effect goes upstream but through the pipeline.
@@ -8,6 +8,7 @@
 //! What it does not do: forward and transparent proxying (their listeners come later and lead to the
 //! same front).
 
+pub mod doors;
 pub mod front;
 mod joining;
 pub mod listener;

@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::Protect;
 use crate::dispatch::attempt::{Asked, Dispatcher, Report};
 use crate::dispatch::gateway::Gateway;
+use crate::dispatch::turnstile::Names;
 use crate::dispatch::waiters::Ticket;
 use crate::protocol::command::{Admission, Ruling};
 use crate::protocol::ids::{OperationKey, ResourceKey};
@@ -50,6 +51,8 @@ pub(super) struct Effect {
     pub(super) original: Original,
     /// To say in what it differs from the first of its identity.
     pub(super) fingerprints: FingerprintKey,
+    /// What it was identified by.
+    pub(super) names: Names,
 }
 
 /// What of `would_refuse` was seen on the way.
@@ -188,7 +191,12 @@ impl Effect {
         };
         let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
         let admit = self.identified.admit(attempt, at, connection.is_some());
-        match self.dispatcher.ask(admit, connection, load).await {
+        // Under a config that names operations otherwise it would be another one, and a repeat would
+        // not find it.
+        let Some(names) = self.names.hold().await else {
+            return Err(self.teller.fault(key, &Fault::Draining));
+        };
+        match self.dispatcher.ask(admit, connection, load, names).await {
             Ok(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(*report))),
             // The connection, if any, goes back before anybody waits.
             Ok(Ok(Asked::Ruled(admission, connection))) => {

@@ -18,6 +18,7 @@ use crate::config::{self, Protect, Route};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::supervisor::Supervisor;
+use crate::dispatch::turnstile::{Names, Turnstile};
 use crate::dispatch::waiters::Waiters;
 use crate::expression::RequestPath;
 use crate::protocol::command::{Command, Reply as Replied, Resolution, Resolve, Ruling};
@@ -276,6 +277,16 @@ impl Bench {
     }
 
     async fn pay_with(&self, upstream: usize, key: &str, body: &'static str) -> Reply {
+        self.pay_under(&Names::default(), upstream, key, body).await
+    }
+
+    async fn pay_under(
+        &self,
+        names: &Names,
+        upstream: usize,
+        key: &str,
+        body: &'static str,
+    ) -> Reply {
         let (protect, identified, original) = self.identified_with(upstream, key, body);
         let effect = Effect {
             dispatcher: self.dispatcher.clone(),
@@ -289,6 +300,7 @@ impl Bench {
             identified,
             original,
             fingerprints: FingerprintKey::new(&[7; 32]),
+            names: names.clone(),
         };
         effect.run().await.0.reply
     }
@@ -532,4 +544,31 @@ async fn a_corrected_request_is_never_answered_with_the_outcome_of_the_earlier_f
         told.body
     );
     drop(upstream.join().unwrap());
+}
+
+/// A config that names operations otherwise came into force after this request was read: under its old
+/// name no repeat would find it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_not_admitted_under_a_name_of_before() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bench = Bench::new(
+        listener.local_addr().unwrap(),
+        IDEMPOTENT,
+        Box::new(|_| panic!("it was admitted")),
+    );
+    let turnstile = Turnstile::default();
+    let old = turnstile.names().await;
+    turnstile.close().await.change();
+    let told = bench.pay_under(&old, 0, "k", "{}").await;
+    assert_eq!(
+        told.status,
+        StatusCode::SERVICE_UNAVAILABLE,
+        "{:?}",
+        told.body
+    );
+    let text = String::from_utf8_lossy(&told.body).into_owned();
+    assert!(
+        text.contains("same-operation") && text.contains("Nothing was sent"),
+        "{text}"
+    );
 }

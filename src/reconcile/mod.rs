@@ -12,8 +12,8 @@
 
 mod steps;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateways;
+use crate::dispatch::live::Live;
 use crate::protocol::ids::{OperationKey, UpstreamId};
 use crate::protocol::operation::Operation;
 use crate::protocol::plan::{self, Step};
@@ -41,33 +42,41 @@ const SLOTS: usize = 64;
 #[derive(Clone)]
 pub struct Reconciler {
     dispatcher: Dispatcher,
-    gateways: Arc<Gateways>,
+    gateways: Live<Gateways>,
     /// Operations that a task works on. `true`: woken again meanwhile.
     working: Arc<DashMap<OperationKey, bool>>,
     slots: Arc<Slots>,
+    /// Upstreams that are passed over; `None`: those that the config no longer has.
+    passing: Arc<Mutex<HashSet<Option<UpstreamId>>>>,
 }
 
 /// Each upstream has its own: one that is away, or answers nobody, holds up no other's operations.
 struct Slots {
-    by_upstream: HashMap<UpstreamId, Semaphore>,
+    by_upstream: DashMap<UpstreamId, Arc<Semaphore>>,
     /// For operations of upstreams that the config no longer has.
-    others: Semaphore,
+    others: Arc<Semaphore>,
 }
 
 impl Reconciler {
     /// Makes one; [`Reconciler::start`] starts it.
     pub fn new(dispatcher: Dispatcher, gateways: Arc<Gateways>) -> Self {
-        let upstreams = gateways.iter().map(|gateway| gateway.config.id.clone());
         let slots = Slots {
-            by_upstream: upstreams.map(|id| (id, Semaphore::new(SLOTS))).collect(),
-            others: Semaphore::new(SLOTS),
+            by_upstream: DashMap::new(),
+            others: Arc::new(Semaphore::new(SLOTS)),
         };
         Self {
             dispatcher,
-            gateways,
+            gateways: Live::new(gateways),
             working: Arc::default(),
             slots: Arc::new(slots),
+            passing: Arc::default(),
         }
+    }
+
+    /// From the next step on, settles by these. A step under way ends as it began.
+    pub fn replace(&self, gateways: Arc<Gateways>) {
+        self.gateways.replace(gateways);
+        self.start();
     }
 
     /// Starts settling this operation now. If somebody works on it already, he looks once more
@@ -94,17 +103,32 @@ impl Reconciler {
     /// Starts passing over the register until draining begins: at once, then periodically; for each
     /// upstream apart.
     pub fn start(&self) {
-        let known = self.gateways.iter().map(|gateway| Some(&gateway.config.id));
+        let gateways = self.gateways.now();
+        let known = gateways.iter().map(|gateway| Some(&gateway.config.id));
         for upstream in known.chain([None]) {
-            let (reconciler, upstream) = (self.clone(), upstream.cloned());
-            let passes = async move { reconciler.run(upstream.as_ref()).await };
-            self.dispatcher.supervisor.background(passes);
+            let upstream = upstream.cloned();
+            if self.passing().insert(upstream.clone()) {
+                let reconciler = self.clone();
+                let passes = async move { reconciler.run(upstream.as_ref()).await };
+                self.dispatcher.supervisor.background(passes);
+            }
         }
+    }
+
+    fn passing(&self) -> MutexGuard<'_, HashSet<Option<UpstreamId>>> {
+        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the passes of an upstream that the config no longer has: the others' take over.
+    fn is_over(&self, upstream: Option<&UpstreamId>) -> bool {
+        let mut passing = self.passing();
+        let gone = upstream.filter(|id| self.gateways.now().by_id(id).is_none());
+        gone.is_some_and(|id| passing.remove(&Some(id.clone())))
     }
 
     /// `None`: for upstreams that the config no longer has.
     async fn run(&self, upstream: Option<&UpstreamId>) {
-        loop {
+        while !self.is_over(upstream) {
             if let Err(fault) = self.pass(upstream).await {
                 tracing::warn!(error = %fault, "the register could not be searched for uncertain operations");
             }
@@ -139,7 +163,7 @@ impl Reconciler {
             if woken {
                 // The next page is read when there is room to work on it: memory stays flat however
                 // much is uncertain.
-                let _room = self.slots.of(upstream).acquire().await;
+                let _room = self.slots_of(upstream).acquire_owned().await;
             }
         }
     }
@@ -147,7 +171,18 @@ impl Reconciler {
     fn is_of(&self, operation: &Operation, upstream: Option<&UpstreamId>) -> bool {
         match upstream {
             Some(upstream) => operation.key.upstream == *upstream,
-            None => self.gateways.by_id(&operation.key.upstream).is_none(),
+            None => self.gateways.now().by_id(&operation.key.upstream).is_none(),
+        }
+    }
+
+    fn slots_of(&self, upstream: Option<&UpstreamId>) -> Arc<Semaphore> {
+        let gateways = self.gateways.now();
+        match upstream.filter(|id| gateways.by_id(id).is_some()) {
+            Some(id) => {
+                let own = self.slots.by_upstream.entry(id.clone());
+                Arc::clone(&own.or_insert_with(|| Arc::new(Semaphore::new(SLOTS))))
+            }
+            None => Arc::clone(&self.slots.others),
         }
     }
 
@@ -165,14 +200,6 @@ impl Reconciler {
     }
 }
 
-impl Slots {
-    fn of(&self, upstream: Option<&UpstreamId>) -> &Semaphore {
-        upstream
-            .and_then(|upstream| self.by_upstream.get(upstream))
-            .unwrap_or(&self.others)
-    }
-}
-
 /// Work on one operation; leaves the set even if a step panics.
 struct Working {
     reconciler: Reconciler,
@@ -186,7 +213,8 @@ impl Working {
             reconciler, key, ..
         } = &self;
         let (reconciler, key) = (reconciler.clone(), key.clone());
-        let Ok(_slot) = reconciler.slots.of(Some(&key.upstream)).acquire().await else {
+        let slots = reconciler.slots_of(Some(&key.upstream));
+        let Ok(_slot) = slots.acquire_owned().await else {
             return;
         };
         while !self.finished {

@@ -126,7 +126,8 @@ impl Reconciler {
         away: &mut Duration,
     ) -> Result<After, StoreError> {
         let key = &operation.key;
-        let Some(gateway) = self.gateways.by_id(&key.upstream) else {
+        let gateways = self.gateways.now();
+        let Some(gateway) = gateways.by_id(&key.upstream) else {
             tracing::error!(
                 operation = %key.id,
                 upstream = %key.upstream,

@@ -83,6 +83,7 @@ struct Inner {
     oldest_unsettled: Family<NoLabels, Gauge<f64, AtomicU64>>,
     settle: Histogram,
     store: StoreMetrics,
+    reloads: Family<OneLabel, Counter>,
     upstream: Histogram,
     wait: Family<OneLabel, Histogram, fn() -> Histogram>,
 }
@@ -131,6 +132,11 @@ impl Metrics {
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "The version of this binary", build);
         Self(Arc::new(Inner::registered(registry)))
+    }
+
+    /// The config was read again: `applied`, `invalid` or `refused`.
+    pub fn config_reloaded(&self, result: &'static str) {
+        self.0.reloads.get_or_create(&[("result", result)]).inc();
     }
 
     /// A request for an effect was answered.
@@ -329,6 +335,11 @@ impl Inner {
                 exponential_buckets(0.01, 4.0, 13),
             ),
             store: StoreMetrics::registered(r),
+            reloads: counted(
+                r,
+                "config_reloads",
+                "Configs read again while running, by what became of them",
+            ),
             upstream: histogram(
                 r,
                 "upstream_duration_seconds",

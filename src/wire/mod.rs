@@ -26,6 +26,7 @@ pub mod keys;
 pub mod meaning;
 mod members;
 pub mod problem;
+pub mod recorded;
 pub mod reply;
 pub mod route;
 mod selected;

@@ -17,6 +17,7 @@
 
 mod architecture;
 mod basics;
+mod config;
 mod crash;
 mod faults;
 mod story;

@@ -145,10 +145,7 @@ pub(super) fn protect(
     let answers = answers::layer(&context.answers, fields.take("answers").as_ref());
     let (body_limit, answer_limit) = limits(fields, context.limits);
     let uncertain_status = fields.or("uncertain_status", DEFAULT_UNCERTAIN, |field| {
-        let is_failure = |status: &u16| (400..=599).contains(status);
-        field.read("a status from 400 to 599", |text| {
-            text.parse().ok().filter(is_failure)
-        })
+        field.number("a status from 400 to 599", 400..=599)
     });
     let (fence, fence_policy, order) = match fenced {
         Some(fenced) => (Some(fenced.fence), Some(fenced.policy), fenced.order),

@@ -64,11 +64,9 @@ pub(super) fn fence(
             ("send", IfTwin::Send),
         ])
     });
-    let max_step = fields.take("max_step").and_then(|field| {
-        field.read("a number above zero", |text| {
-            text.parse().ok().filter(|&step: &u64| step > 0)
-        })
-    });
+    let max_step = fields
+        .take("max_step")
+        .and_then(|field| field.number("a number above zero", 1..=u64::MAX));
     fields.finish();
     Some(Fenced {
         fence: Fence {

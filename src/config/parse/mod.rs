@@ -34,7 +34,8 @@ const DEFAULT_RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Beyond the longest response, to record it and to answer.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
-const ADDRESS: &str = "an address with a port (`127.0.0.1:15001`, `[::1]:15001`)";
+pub(super) const VERSION: &str = "1, the version that this program reads";
+pub(super) const ADDRESS: &str = "an address with a port (`127.0.0.1:15001`, `[::1]:15001`)";
 
 /// What must be distinct across the file.
 #[derive(Debug, Default)]
@@ -78,14 +79,13 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
         record_timeout,
         drain,
         digest,
+        files: Vec::new(),
     })
 }
 
 fn version(fields: &mut Fields<'_>) {
     if let Some(field) = fields.need("version") {
-        field.read("1, the version that this program reads", |text| {
-            (text == "1").then_some(())
-        });
+        field.read(VERSION, |text| (text == "1").then_some(()));
     }
 }
 
@@ -93,7 +93,7 @@ fn tenant(field: &Field<'_>) -> Option<Tenant> {
     field.read(NAME, |text| is_name(text).then(|| Tenant::new(text)))
 }
 
-const NAME: &str = "a name (letters, digits, `-`, `_`, `.`; at most 64)";
+pub(super) const NAME: &str = "a name (letters, digits, `-`, `_`, `.`; at most 64)";
 
 /// Names go into logs, metrics, paths of the operators' API and identities.
 fn is_name(text: &str) -> bool {
@@ -197,7 +197,7 @@ fn health(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<SocketAddr> {
 
 /// `admin: none` switches a listener off that would be there by default.
 fn is_none(field: &Field<'_>) -> bool {
-    !field.is_map() && !field.is_list() && !field.is_null() && field.raw_text() == Some("none")
+    field.is_word("none")
 }
 
 fn drain(fields: &mut Fields<'_>, upstreams: &[Arc<Upstream>]) -> Duration {

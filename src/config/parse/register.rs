@@ -138,9 +138,12 @@ fn encryption(field: &Field<'_>) -> Option<Vec<EncryptionKey>> {
 fn keys(items: &[Field<'_>]) -> Vec<EncryptionKey> {
     let mut keys: Vec<EncryptionKey> = Vec::new();
     for item in items {
-        let Some(text) = item.raw_text() else {
+        let Some(text) = item.secret_text() else {
             continue;
         };
+        if item.leaves_secrets() {
+            continue;
+        }
         match EncryptionKey::resolve(text) {
             Ok((key, _)) if keys.contains(&key) => {
                 item.error("the same key stands there already");

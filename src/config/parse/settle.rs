@@ -16,7 +16,7 @@ const DEFAULT: ResendPolicy = ResendPolicy {
     backoff_to: Millis(30_000),
 };
 
-const MOST_ATTEMPTS: u32 = 1_000;
+const MOST_ATTEMPTS: u64 = 1_000;
 
 /// Reads `settle` and `keep_request`: the resends, and whether the request is kept.
 pub(super) fn settle(
@@ -59,10 +59,7 @@ fn steps(field: &Field<'_>, capability: Capability, keep: bool) -> Option<Resend
 fn send_again(field: &Field<'_>) -> Option<ResendPolicy> {
     let mut fields = field.map()?;
     let attempts = fields.or("attempts", DEFAULT.attempts, |field| {
-        let in_range = |attempts: &u32| (1..=MOST_ATTEMPTS).contains(attempts);
-        field.read("a number from 1 to 1000", |text| {
-            text.parse().ok().filter(in_range)
-        })
+        field.number("a number from 1 to 1000", 1..=MOST_ATTEMPTS)
     });
     let (backoff_from, backoff_to) = fields
         .take("backoff")

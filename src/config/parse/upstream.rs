@@ -60,12 +60,10 @@ fn profile_of(field: &Field<'_>) -> Option<Profile> {
         return None;
     }
     let field = field.map()?.take("profile")?;
-    let name = field.text()?;
+    let name = field.choice(&profile::names().map(|name| (name, name)))?;
     let profile = profile::find(name, field.at());
-    match &profile {
-        None => field.error(format!("`{name}` is not one of {}", profile::names())),
-        Some(profile) => profile.notes.iter().for_each(|note| field.warn(note)),
-    }
+    let notes = profile.iter().flat_map(|profile| &profile.notes);
+    notes.for_each(|note| field.warn(note));
     profile
 }
 
@@ -200,7 +198,10 @@ fn tls(fields: &mut Fields<'_>, url: Option<&Uri>) -> TlsFiles {
     let Some(mut fields) = field.map() else {
         return TlsFiles::default();
     };
-    let mut file = |name| fields.take(name).and_then(|field| path(&field));
+    let mut file = |name| {
+        let field = fields.take(name)?;
+        path(&field).inspect(|file| field.depends_on(file.clone()))
+    };
     let files = TlsFiles {
         ca: file("ca"),
         client_cert: file("client_cert"),
@@ -281,9 +282,7 @@ fn key(fields: &mut Fields<'_>, capability: Capability) -> Option<KeyRule> {
 }
 
 fn longest(field: &Field<'_>, value: KeyValue) -> Option<usize> {
-    let longest = field.read("a number of bytes above zero", |text| {
-        text.parse().ok().filter(|&longest: &usize| longest > 0)
-    })?;
+    let longest: usize = field.number("a number of bytes above zero", 1..=u64::MAX)?;
     if value == KeyValue::Derived && longest < DERIVED_KEY {
         field.error(format!("a derived key has {DERIVED_KEY} characters"));
     }

@@ -126,6 +126,26 @@ impl Proxy {
         self.setup.register()
     }
 
+    /// Its config.
+    pub fn config(&self) -> PathBuf {
+        self.setup.config()
+    }
+
+    /// Tells it to read its config again (SIGHUP).
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    /// Where operators ask.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.setup.admin
+    }
+
+    /// Where probes ask.
+    pub fn health_address(&self) -> SocketAddr {
+        self.setup.health
+    }
+
     /// Has it ended? How?
     pub fn end(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()

@@ -1,0 +1,213 @@
+//! `explain` as a newcomer reads it: whole outputs, word for word.
+//!
+//! What always holds: nothing runs and nothing is sent; the configs are those in `config/`. Outputs that
+//! are to change are written anew by hand or by `fencepost explain`, and read.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::proxy::Proxy;
+
+const STATEMENTS: &str = "config/statements.yaml";
+const STRIPE: &str = "config/stripe.yaml";
+const REFERENCE: &str = "config/fencepost.yaml";
+
+fn explain(config: &str, request: &[&str]) -> (Option<i32>, String, String) {
+    explain_with(&[], config, request)
+}
+
+fn explain_with(before: &[&str], config: &str, request: &[&str]) -> (Option<i32>, String, String) {
+    let config = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(config);
+    let command = [
+        before,
+        &["explain", "--config", config.to_str().unwrap()],
+        request,
+    ]
+    .concat();
+    let output = Proxy::command_alone(&command);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+fn assert_explained(config: &str, request: &[&str], golden: &str) {
+    let (code, said, complaint) = explain(config, request);
+    assert_eq!((code, complaint.as_str()), (Some(0), ""));
+    assert_eq!(said, golden, "--- said ---\n{said}");
+}
+
+/// A request for a statement, as for curl.
+fn statement<'a>(day: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let usual = ["-X", "PUT", "-H", "Content-Type: application/json", day];
+    [&usual[..], more].concat()
+}
+
+fn payment<'a>(token: &'a str, content: &'a str) -> Vec<&'a str> {
+    vec![
+        "-H",
+        token,
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        content,
+        "http://127.0.0.1:15002/accounts/42/payments",
+    ]
+}
+
+const DAY: &str = "http://127.0.0.1:15002/accounts/42/statements/2026-09-13";
+
+#[test]
+fn a_fenced_publication_step_by_step() {
+    let more = [
+        "-H",
+        "Fencing-Token: 108",
+        "-H",
+        "Authorization: Bearer s3cret",
+        "-d",
+        r#"{"object_key":"k","checksum":"c"}"#,
+    ];
+    assert_explained(
+        STATEMENTS,
+        &statement(DAY, &more),
+        include_str!("golden/statement.txt"),
+    );
+}
+
+#[test]
+fn a_publication_without_its_token_is_refused_and_told_why() {
+    let golden = include_str!("golden/no_token.txt");
+    assert_explained(STATEMENTS, &statement(DAY, &[]), golden);
+}
+
+#[test]
+fn an_sdk_request_without_a_key() {
+    let request = ["-d", "amount=5", "https://api.stripe.com/v1/charges"];
+    assert_explained(STRIPE, &request, include_str!("golden/stripe.txt"));
+}
+
+#[test]
+fn another_owner_repeats_a_payment_and_it_is_one_operation() {
+    let content = r#"{"payment_id":"p-1","amount":5}"#;
+    let first = payment("Fencing-Token: 107", content);
+    // The same JSON, written otherwise.
+    let second = payment(
+        "Fencing-Token: 108",
+        r#"{ "amount": 5, "payment_id": "p-1" }"#,
+    );
+    let both = [&first[..], &["--and"], &second[..]].concat();
+    assert_explained(STATEMENTS, &both, include_str!("golden/one_operation.txt"));
+}
+
+fn verdict(config: &str, one: &[&str], other: &[&str]) -> String {
+    let (code, said, complaint) = explain(config, &[one, &["--and"], other].concat());
+    assert_eq!((code, complaint.as_str()), (Some(0), ""));
+    said.split("\n\n").next().unwrap().trim_end().to_owned()
+}
+
+#[test]
+fn what_tells_two_requests_apart_is_named() {
+    let pay = |content| payment("Fencing-Token: 107", content);
+    let one = pay(r#"{"payment_id":"p-1","amount":5}"#);
+    assert_eq!(
+        verdict(STATEMENTS, &one, &pay(r#"{"payment_id":"p-2","amount":5}"#)),
+        "Two operations. What tells them apart:\n  once, json /payment_id: p-1, p-2"
+    );
+    assert_eq!(
+        verdict(STATEMENTS, &one, &pay(r#"{"payment_id":"p-1","amount":6}"#)),
+        "One operation that says two things: the second is refused, 422 idempotency-key-reused. What \
+         differs:\n  JSON member /amount"
+    );
+    let publish = |token| statement(DAY, &["-H", token, "-d", "{}"]);
+    assert_eq!(
+        verdict(
+            STATEMENTS,
+            &publish("Fencing-Token: 107"),
+            &publish("Fencing-Token: 108")
+        ),
+        "Two operations. What tells them apart:\n  once, token: 107, 108"
+    );
+    let charge = |account| {
+        let url = "https://api.stripe.com/v1/charges";
+        [
+            "-H",
+            "Idempotency-Key: k",
+            "-H",
+            account,
+            "-d",
+            "amount=5",
+            url,
+        ]
+    };
+    assert_eq!(
+        verdict(
+            STRIPE,
+            &charge("Stripe-Account: a"),
+            &charge("Stripe-Account: b")
+        ),
+        "Two operations. What tells them apart:\n  principal, header stripe-account: a, b"
+    );
+    let keyless = ["-d", "amount=5", "https://api.stripe.com/v1/charges"];
+    assert_eq!(
+        verdict(STRIPE, &keyless, &keyless),
+        "Two operations: a request that brings no key is new every time."
+    );
+}
+
+#[test]
+fn a_captured_request_and_the_one_typed_are_told_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("captured.http");
+    let captured = "PUT /accounts/42/statements/2026-09-13 HTTP/1.1\r\nHost: 127.0.0.1:15002\r\n\
+                    Fencing-Token: 108\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    std::fs::write(&file, captured).unwrap();
+    let file = format!("@{}", file.display());
+    let typed = statement(DAY, &["-H", "Fencing-Token: 108", "-d", "{ }"]);
+    assert_eq!(
+        verdict(STATEMENTS, &[&file], &typed),
+        "One operation: the second is a repeat, is not sent, and gets the answer of the first."
+    );
+}
+
+#[test]
+fn credentials_are_not_shown_in_words_or_json() {
+    let request = [
+        "-H",
+        "Authorization: Bearer s3cret",
+        "-H",
+        "X-Account: acme",
+        "-H",
+        "Fencing-Token: 108",
+        "-X",
+        "PUT",
+        "/accounts/1/statements/2?api_key=s3cret",
+    ];
+    for before in [&[][..], &["--json"]] {
+        let (code, said, _) = explain_with(before, REFERENCE, &request);
+        assert_eq!(code, Some(0));
+        assert!(!said.contains("s3cret") && said.contains("acme"), "{said}");
+    }
+    let (_, said, _) = explain_with(&["--json"], REFERENCE, &request);
+    let told: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(told["operation"]["id"], "publish:1:2:108");
+    assert_eq!(told["outcome"]["outcome"], "put-to-register");
+}
+
+#[test]
+fn what_is_no_effect_and_what_is_nobodys() {
+    let (_, said, _) = explain(
+        STRIPE,
+        &["-X", "DELETE", "http://localhost:15001/v1/customers/1"],
+    );
+    assert!(
+        said.contains("forwarded unprotected, and counted"),
+        "{said}"
+    );
+    let said = explain(STATEMENTS, &["-d", "x", "/accounts/42/other"]).1;
+    assert!(said.contains("refused: 421 no-route"), "{said}");
+    let (code, _, complaint) = explain(STRIPE, &["--upstream", "x", "/v1"]);
+    assert_eq!(code, Some(2), "{complaint}");
+}
