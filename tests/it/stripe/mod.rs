@@ -4,6 +4,7 @@
 //! provider does *not* honour idempotency keys, so every duplicate that slips through stands in its
 //! own lists.
 
+mod node;
 mod python;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -9,6 +9,7 @@ pub mod call;
 pub mod gate;
 pub mod http;
 pub mod link;
+pub mod node;
 pub mod ports;
 pub mod proxy;
 pub mod python;

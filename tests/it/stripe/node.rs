@@ -1,0 +1,72 @@
+//! The SDK for Node, making a payment intent: scenario 1, the smallest config.
+//!
+//! What always holds: the shipped `stripe-v1` profile and nothing else; the SDK as it comes, with its
+//! own retries and its own keys.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use super::Provider;
+use crate::support::link::Link;
+use crate::support::node::node;
+use crate::support::proxy::Proxy;
+use crate::support::setup::Setup;
+
+/// What the SDK made of it; panics with its own words where it gave up.
+fn sdk(command: &str, target: SocketAddr, arguments: &[&str]) -> Value {
+    let output = node("node/payment.cjs")
+        .args([command, &format!("http://{target}")])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the SDK gave up: {words}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The ids of all payment intents for that order, by the provider's own list.
+fn intents(provider: &Provider, order: &str) -> Vec<Value> {
+    let list = sdk("list", provider.address(), &[]);
+    let all = list.as_array().unwrap().iter();
+    all.filter(|it| it["order"] == order)
+        .map(|it| it["id"].clone())
+        .collect()
+}
+
+/// One payment whose first answer is lost on the way back to the SDK, which then retries by itself.
+fn pay_with_lost_answer(target: SocketAddr, order: &str) -> Value {
+    let link = Link::to(target);
+    link.lose_next_answer();
+    let paid = sdk("pay", link.address(), &[order]);
+    assert_eq!(link.answers_lost(), 1);
+    assert_eq!(paid["amount"], 2000);
+    paid
+}
+
+#[test]
+fn without_fencepost_the_retry_of_the_sdk_pays_twice() {
+    let provider = Provider::start();
+    pay_with_lost_answer(provider.address(), "order-1");
+    assert_eq!(intents(&provider, "order-1").len(), 2);
+}
+
+/// Scenario 1: one complete head at the provider, one payment intent, and the SDK's repeat is answered
+/// from the register.
+#[test]
+fn through_fencepost_the_retry_of_the_sdk_pays_once() {
+    let provider = Provider::start();
+    let network = Link::to(provider.address());
+    let proxy = Proxy::start(Setup::new(network.address(), "profile: stripe-v1"));
+
+    let paid = pay_with_lost_answer(proxy.address(), "order-1");
+
+    assert_eq!(intents(&provider, "order-1"), [paid["id"].clone()]);
+    assert_eq!(paid["source"], "stored");
+    assert_eq!(paid["replayed"], "true");
+    let heads = network
+        .passed_on()
+        .matches("POST /v1/payment_intents ")
+        .count();
+    assert_eq!(heads, 1);
+}
