@@ -18,6 +18,7 @@
 mod architecture;
 mod basics;
 mod crash;
+mod matrix;
 mod story;
 mod stripe;
 mod support;

@@ -1,9 +1,7 @@
-// Takes a payment with the official Stripe SDK for Node, as a shop would: payment.cjs COMMAND BASE_URL ...
+// Takes a payment with the official Stripe SDK for Node, as a shop would: payment.cjs BASE_URL ORDER
 //
-//     pay  BASE_URL ORDER  a payment intent of 20.00 EUR; the SDK retries by itself, with its own key
-//     list BASE_URL        every payment intent that the provider knows
-//
-// Each prints one line of JSON. Nothing here knows of Fencepost: only the base URL differs.
+// Makes a payment intent of 20.00 EUR and prints one line of JSON. The SDK retries by itself, with its
+// own key. Nothing here knows of Fencepost: only the base URL differs.
 
 const Stripe = require('stripe');
 
@@ -18,15 +16,10 @@ async function pay(stripe, order) {
   };
 }
 
-async function list(stripe) {
-  const intents = await stripe.paymentIntents.list({ limit: 100 });
-  return intents.data.map((it) => ({ id: it.id, order: it.metadata.order, amount: it.amount }));
-}
-
-async function main(command, baseUrl, ...rest) {
+async function main(baseUrl, order) {
   const { hostname, port } = new URL(baseUrl);
   const stripe = new Stripe('sk_test_of_nobody', { host: hostname, port, protocol: 'http' });
-  console.log(JSON.stringify(await { pay, list }[command](stripe, ...rest)));
+  console.log(JSON.stringify(await pay(stripe, order)));
 }
 
 main(...process.argv.slice(2)).catch((error) => {

@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::Value;
 
+use crate::support::call::Call;
 use crate::support::python::{Dialogue, python};
 
 /// localstripe, running.
@@ -37,6 +38,18 @@ impl Provider {
     pub fn customer(&self) -> String {
         let made = python::sdk("prepare", self.address, &[]);
         made["customer"].as_str().unwrap().to_owned()
+    }
+
+    /// The ids of all payment intents for that order, by the provider's own list.
+    pub fn intents(&self, order: &str) -> Vec<Value> {
+        let list = Call::new(self.address, "GET", "/v1/payment_intents?limit=100")
+            .field("Authorization", "Bearer sk_test_of_nobody")
+            .send()
+            .json();
+        let all = list["data"].as_array().unwrap().iter();
+        all.filter(|it| it["metadata"]["order"] == order)
+            .map(|it| it["id"].clone())
+            .collect()
     }
 
     /// The ids of all charges for that order, by the provider's own list.

@@ -14,10 +14,9 @@ use crate::support::proxy::Proxy;
 use crate::support::setup::Setup;
 
 /// What the SDK made of it; panics with its own words where it gave up.
-fn sdk(command: &str, target: SocketAddr, arguments: &[&str]) -> Value {
+fn pay(target: SocketAddr, order: &str) -> Value {
     let output = node("node/payment.cjs")
-        .args([command, &format!("http://{target}")])
-        .args(arguments)
+        .args([&format!("http://{target}"), order])
         .output()
         .unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
@@ -25,20 +24,11 @@ fn sdk(command: &str, target: SocketAddr, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The ids of all payment intents for that order, by the provider's own list.
-fn intents(provider: &Provider, order: &str) -> Vec<Value> {
-    let list = sdk("list", provider.address(), &[]);
-    let all = list.as_array().unwrap().iter();
-    all.filter(|it| it["order"] == order)
-        .map(|it| it["id"].clone())
-        .collect()
-}
-
 /// One payment whose first answer is lost on the way back to the SDK, which then retries by itself.
 fn pay_with_lost_answer(target: SocketAddr, order: &str) -> Value {
     let link = Link::to(target);
     link.lose_next_answer();
-    let paid = sdk("pay", link.address(), &[order]);
+    let paid = pay(link.address(), order);
     assert_eq!(link.answers_lost(), 1);
     assert_eq!(paid["amount"], 2000);
     paid
@@ -48,7 +38,7 @@ fn pay_with_lost_answer(target: SocketAddr, order: &str) -> Value {
 fn without_fencepost_the_retry_of_the_sdk_pays_twice() {
     let provider = Provider::start();
     pay_with_lost_answer(provider.address(), "order-1");
-    assert_eq!(intents(&provider, "order-1").len(), 2);
+    assert_eq!(provider.intents("order-1").len(), 2);
 }
 
 /// Scenario 1: one complete head at the provider, one payment intent, and the SDK's repeat is answered
@@ -61,7 +51,7 @@ fn through_fencepost_the_retry_of_the_sdk_pays_once() {
 
     let paid = pay_with_lost_answer(proxy.address(), "order-1");
 
-    assert_eq!(intents(&provider, "order-1"), [paid["id"].clone()]);
+    assert_eq!(provider.intents("order-1"), [paid["id"].clone()]);
     assert_eq!(paid["source"], "stored");
     assert_eq!(paid["replayed"], "true");
     let heads = network
