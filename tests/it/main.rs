@@ -18,6 +18,7 @@
 mod architecture;
 mod basics;
 mod crash;
+mod fuzz;
 mod matrix;
 mod story;
 mod stripe;
