@@ -16,12 +16,11 @@ const HEAD: &str = "\
 
 /// Harm stands out.
 pub fn table(measured: &[(&str, Vec<Cell>)]) -> String {
-    let mut text = HEAD.to_owned();
-    for (name, cells) in measured {
+    let rows = measured.iter().map(|(name, cells)| {
         let cells: Vec<String> = cells.iter().map(cell).collect();
-        text += &format!("| {name} | {} |\n", cells.join(" | "));
-    }
-    text
+        format!("| {name} | {} |\n", cells.join(" | "))
+    });
+    HEAD.to_owned() + &rows.collect::<String>()
 }
 
 fn cell(cell: &Cell) -> String {

@@ -126,24 +126,29 @@ fn published(provider: &Upstream) -> Cell {
     }
 }
 
-/// localstripe, which takes every request for a new one: an answer is lost, everybody asks again.
+/// localstripe, which takes every request for a new one. The answer is lost at its door; everybody
+/// asks again, as they do.
 pub fn api_without_keys(column: Column) -> Cell {
     let provider = stripe::Provider::start();
     let stage = Stage::without_keys(column, provider.address());
-    stage.lose_answers(1);
+    stage.network.lose_next_answer();
     let mut worker = stage.payer("alice", "order-1");
     worker.go();
-    let told = worker.status();
+    let status = worker.status();
     let cell = paid(provider.intents("order-1").len());
-    let Some(proxy) = stage.proxy() else {
-        assert_eq!(told, 200);
+    let Some((proxy, road)) = stage.front() else {
+        assert_eq!(status, 200);
         return cell;
     };
-    assert_eq!(told, 409);
     let operation = proxy.read("/v1/operations/provider/pay%3Aorder-1");
     assert_eq!(operation["state"], "NEEDS_ATTENTION");
+    let told = road.passed_back();
+    let mut told = told.split("HTTP/1.1 ").skip(1).map(|it| &it[..3]);
+    assert_eq!(told.next(), Some("504"), "nobody knows");
+    assert!(told.all(|it| it == "409"), "a person has to say");
+    assert_eq!(status, 409);
     Cell {
-        note: "and `409 needs-attention` until a person says how it ended",
+        note: "and `504`, then `409` until a person says how it ended",
         ..cell
     }
 }

@@ -111,9 +111,9 @@ impl Stage {
         }
     }
 
-    /// Fencepost, where there is one.
-    pub fn proxy(&self) -> Option<&Proxy> {
-        self.front.as_ref().map(|(proxy, _)| proxy)
+    /// Fencepost and the way to it, where there is one.
+    pub fn front(&self) -> Option<&(Proxy, Link)> {
+        self.front.as_ref()
     }
 
     /// Whatever runs beside the worker dies with it, and comes back.
@@ -127,7 +127,7 @@ impl Stage {
     /// Waits until the newer publication has got as far as it gets while the older one is under way:
     /// to its answer, or into the register, where it waits.
     pub fn until_newer_is_as_far_as_it_gets(&self, newer: &mut Worker, generation: &str) {
-        let Some(proxy) = self.proxy() else {
+        let Some((proxy, _)) = &self.front else {
             assert_eq!(newer.status(), 201);
             return;
         };
@@ -141,7 +141,7 @@ impl Stage {
 
     /// The same worker's answer, where it waited.
     pub fn let_newer_end(&self, newer: &mut Worker) {
-        if self.proxy().is_some() {
+        if self.front.is_some() {
             assert_eq!(newer.status(), 201);
         }
     }

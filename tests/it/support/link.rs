@@ -34,6 +34,8 @@ struct Mood {
     stopping: AtomicBool,
     /// Every request byte that was let out, whatever became of it.
     passed_on: Mutex<Vec<u8>>,
+    /// The same for answers.
+    passed_back: Mutex<Vec<u8>>,
 }
 
 impl Link {
@@ -121,6 +123,11 @@ impl Link {
         String::from_utf8_lossy(&self.mood.passed_on.lock().unwrap()).into_owned()
     }
 
+    /// Every answer byte that it has passed back, as text.
+    pub fn passed_back(&self) -> String {
+        String::from_utf8_lossy(&self.mood.passed_back.lock().unwrap()).into_owned()
+    }
+
     /// How many answers were thrown away.
     pub fn answers_lost(&self) -> usize {
         self.mood.answers_lost.load(Ordering::SeqCst)
@@ -179,9 +186,7 @@ impl Pair {
             mood.in_link.fetch_sub(counted, Ordering::SeqCst);
             counted = now;
             if number > mood.requests_held_up_to.load(Ordering::SeqCst) {
-                moved |= self
-                    .up
-                    .let_out(|bytes| mood.passed_on.lock().unwrap().extend(bytes));
+                moved |= self.up.let_out(&mood.passed_on);
             }
             moved |= self.down.take_in();
             if number <= mood.cut_up_to.load(Ordering::SeqCst) {
@@ -194,7 +199,7 @@ impl Pair {
                 break;
             }
             if !mood.answers_held.load(Ordering::SeqCst) {
-                moved |= self.down.let_out(|_| {});
+                moved |= self.down.let_out(&mood.passed_back);
             }
             if !moved {
                 thread::sleep(Duration::from_micros(300));
@@ -242,7 +247,7 @@ impl Direction {
     }
 
     /// Passes on what is inside, and the end after it; `true` if that was anything.
-    fn let_out(&mut self, passed_on: impl FnOnce(&[u8])) -> bool {
+    fn let_out(&mut self, passed: &Mutex<Vec<u8>>) -> bool {
         let (front, _) = self.inside.as_slices();
         if front.is_empty() {
             let ends = self.ended && !self.end_passed_on;
@@ -254,7 +259,7 @@ impl Direction {
         }
         match (&*self.to).write(front) {
             Ok(count) => {
-                passed_on(&front[..count]);
+                passed.lock().unwrap().extend(&front[..count]);
                 self.inside.drain(..count);
             }
             Err(fault) if is_idle(&fault) => return false,
