@@ -329,7 +329,9 @@ pub fn pointer(input: &[u8]) -> Shape {
     assert_eq!(read.to_string(), pointer);
     let (params, headers) = (PathParams::default(), typed("application/json"));
     let facts = with_body(&params, &headers, body.as_bytes());
-    let found = Member::Json(read).read(&facts).map(std::borrow::Cow::into_owned);
+    let found = Member::Json(read)
+        .read(&facts)
+        .map(std::borrow::Cow::into_owned);
     let other: Option<Value> = serde_json::from_str(body).ok();
     match (&found, other.as_ref().and_then(|it| it.pointer(pointer))) {
         (Ok(found), Some(Value::String(other))) => assert_eq!(found, other),
