@@ -69,7 +69,8 @@ fn measured() -> Vec<(&'static str, Vec<Cell>)> {
     })
 }
 
-/// Cases A05, A14, A15, B01 and the two articles' own, beside what people do about them today.
+/// A15 (a key for every retry), B01 (the worker died in between) and the two articles' own stories,
+/// beside what people do about them today.
 #[test]
 fn the_readme_shows_what_the_provider_counted() {
     let measured = measured();
