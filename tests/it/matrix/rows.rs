@@ -69,7 +69,7 @@ pub fn paused_worker(column: Column) -> Cell {
     let provider = Upstream::start(Keys::Ignored);
     let stage = Stage::without_keys(column, provider.address());
     let mut alice = stage.publisher("alice", OLD, "107");
-    alice.pause();
+    stage.pause(&alice);
     let mut bob = stage.publisher("bob", NEW, "108");
     bob.go();
     assert_eq!(bob.status(), 201);
@@ -92,7 +92,7 @@ pub fn stale_request(column: Column) -> Cell {
     until("the request is on the wire", || {
         stage.network.request_bytes_held() > 0
     });
-    alice.pause();
+    stage.pause(&alice);
     stage.network.hold_requests_on_open_connections();
 
     let mut bob = stage.publisher("bob", NEW, "108");

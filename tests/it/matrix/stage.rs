@@ -4,6 +4,8 @@
 //! with Fencepost, also between it and its callers.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -96,9 +98,32 @@ impl Stage {
         let mut command = python(script);
         command.arg(base_url).args(what);
         if self.column == Column::Table {
-            command.arg(self.folder.path().join("table")).arg(name);
+            command.arg(self.table()).arg(name);
         }
         Worker::started(command)
+    }
+
+    /// Freezes it, but not while it moves its lease ahead: a frozen process would hold the file's lock,
+    /// which no paused client does to a database server.
+    pub fn pause(&self, worker: &Worker) {
+        until("the worker is paused outside a transaction", || {
+            worker.pause();
+            let is_free = self.column != Column::Table || self.table_is_free();
+            if !is_free {
+                worker.wake();
+            }
+            is_free
+        });
+    }
+
+    fn table_is_free(&self) -> bool {
+        let table = rusqlite::Connection::open(self.table()).unwrap();
+        table.busy_timeout(Duration::ZERO).unwrap();
+        table.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
+    }
+
+    fn table(&self) -> PathBuf {
+        self.folder.path().join("table")
     }
 
     /// The next so many answers are lost, on every part of the way.
