@@ -20,6 +20,8 @@ mod basics;
 mod config;
 mod crash;
 mod faults;
+mod fuzz;
+mod matrix;
 mod story;
 mod stripe;
 mod support;

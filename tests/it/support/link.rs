@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ pub struct Link {
 
 #[derive(Default)]
 struct Mood {
-    requests_held: AtomicBool,
+    /// Requests on connections up to this number stay in the link.
+    requests_held_up_to: AtomicUsize,
     answers_held: AtomicBool,
     in_link: AtomicUsize,
     answers_to_lose: AtomicUsize,
@@ -31,6 +32,10 @@ struct Mood {
     /// Connections up to this number are cut.
     cut_up_to: AtomicUsize,
     stopping: AtomicBool,
+    /// Every request byte that was let out, whatever became of it.
+    passed_on: Mutex<Vec<u8>>,
+    /// The same for answers.
+    passed_back: Mutex<Vec<u8>>,
 }
 
 impl Link {
@@ -63,12 +68,23 @@ impl Link {
 
     /// From now on requests stay in the link.
     pub fn hold_requests(&self) {
-        self.mood.requests_held.store(true, Ordering::SeqCst);
+        self.hold_requests_up_to(usize::MAX);
+    }
+
+    /// From now on requests on the connections that exist stay in the link; those on later
+    /// connections overtake them.
+    pub fn hold_requests_on_open_connections(&self) {
+        self.hold_requests_up_to(self.connections());
     }
 
     /// Lets them arrive.
     pub fn release_requests(&self) {
-        self.mood.requests_held.store(false, Ordering::SeqCst);
+        self.hold_requests_up_to(0);
+    }
+
+    fn hold_requests_up_to(&self, number: usize) {
+        let held = &self.mood.requests_held_up_to;
+        held.store(number, Ordering::SeqCst);
     }
 
     /// From now on answers stay in the link.
@@ -100,6 +116,16 @@ impl Link {
     /// How many connections were ever made through it.
     pub fn connections(&self) -> usize {
         self.mood.connections.load(Ordering::SeqCst)
+    }
+
+    /// Every request byte that it has passed on, as text.
+    pub fn passed_on(&self) -> String {
+        String::from_utf8_lossy(&self.mood.passed_on.lock().unwrap()).into_owned()
+    }
+
+    /// Every answer byte that it has passed back, as text.
+    pub fn passed_back(&self) -> String {
+        String::from_utf8_lossy(&self.mood.passed_back.lock().unwrap()).into_owned()
     }
 
     /// How many answers were thrown away.
@@ -159,8 +185,8 @@ impl Pair {
             mood.in_link.fetch_add(now, Ordering::SeqCst);
             mood.in_link.fetch_sub(counted, Ordering::SeqCst);
             counted = now;
-            if !mood.requests_held.load(Ordering::SeqCst) {
-                moved |= self.up.let_out();
+            if number > mood.requests_held_up_to.load(Ordering::SeqCst) {
+                moved |= self.up.let_out(&mood.passed_on);
             }
             moved |= self.down.take_in();
             if number <= mood.cut_up_to.load(Ordering::SeqCst) {
@@ -173,7 +199,7 @@ impl Pair {
                 break;
             }
             if !mood.answers_held.load(Ordering::SeqCst) {
-                moved |= self.down.let_out();
+                moved |= self.down.let_out(&mood.passed_back);
             }
             if !moved {
                 thread::sleep(Duration::from_micros(300));
@@ -221,7 +247,7 @@ impl Direction {
     }
 
     /// Passes on what is inside, and the end after it; `true` if that was anything.
-    fn let_out(&mut self) -> bool {
+    fn let_out(&mut self, passed: &Mutex<Vec<u8>>) -> bool {
         let (front, _) = self.inside.as_slices();
         if front.is_empty() {
             let ends = self.ended && !self.end_passed_on;
@@ -232,7 +258,10 @@ impl Direction {
             return ends;
         }
         match (&*self.to).write(front) {
-            Ok(count) => drop(self.inside.drain(..count)),
+            Ok(count) => {
+                passed.lock().unwrap().extend(&front[..count]);
+                self.inside.drain(..count);
+            }
             Err(fault) if is_idle(&fault) => return false,
             // Nobody is there any more: what is left has nowhere to go.
             Err(_) => {

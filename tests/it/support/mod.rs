@@ -10,6 +10,7 @@ pub mod disk;
 pub mod gate;
 pub mod http;
 pub mod link;
+pub mod node;
 pub mod ports;
 pub mod proxy;
 pub mod python;

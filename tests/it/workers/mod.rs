@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -29,9 +30,20 @@ impl Worker {
     pub fn ready(target: SocketAddr, request: &str, token: &str, body: &str) -> Self {
         let mut command = python("it/workers/worker.py");
         command.args([&target.to_string(), request, token, body]);
+        Self::started(command)
+    }
+
+    /// Starts one that says "ready" by itself.
+    pub fn started(command: Command) -> Self {
         let mut dialogue = Dialogue::start(command);
         assert_eq!(dialogue.line(), "ready");
         Self { dialogue }
+    }
+
+    /// Kill -9, now.
+    pub fn kill(&mut self) {
+        self.dialogue.child.kill().unwrap();
+        self.dialogue.child.wait().unwrap();
     }
 
     /// Freezes it (SIGSTOP); returns when the kernel has.
@@ -56,17 +68,30 @@ impl Worker {
 
     /// What it got for an answer.
     pub fn seen(&mut self) -> Seen {
-        let line: Value = serde_json::from_str(&self.dialogue.line()).unwrap();
+        let line = self.line();
         Seen {
-            status: u16::try_from(line["status"].as_u64().unwrap()).unwrap(),
+            status: status(&line),
             body: line["body"].as_str().unwrap().to_owned(),
         }
+    }
+
+    /// The status that it was left with.
+    pub fn status(&mut self) -> u16 {
+        status(&self.line())
+    }
+
+    fn line(&mut self) -> Value {
+        serde_json::from_str(&self.dialogue.line()).unwrap()
     }
 
     fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.dialogue.child.id()).unwrap();
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
+}
+
+fn status(line: &Value) -> u16 {
+    u16::try_from(line["status"].as_u64().unwrap()).unwrap()
 }
 
 mod tests {

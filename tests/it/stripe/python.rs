@@ -1,53 +1,20 @@
-//! The official Stripe SDK charging through Fencepost, against localstripe.
+//! The SDK for Python, charging a card.
 //!
-//! What always holds: neither of the two knows of Fencepost; only the SDK's base URL differs. The
-//! provider does *not* honour idempotency keys, so every duplicate that slips through stands in its
-//! own list of charges. The same loss is played without Fencepost, to show that it does harm.
+//! What always holds: the same loss is played without Fencepost, to show that it does harm.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use serde_json::Value;
 
+use super::Provider;
 use crate::support::gate::until;
 use crate::support::link::Link;
 use crate::support::proxy::Proxy;
-use crate::support::python::{Dialogue, python};
+use crate::support::python::python;
 use crate::support::setup::Setup;
 
-/// localstripe, running.
-struct Provider {
-    _running: Dialogue,
-    address: SocketAddr,
-}
-
-impl Provider {
-    fn start() -> Self {
-        let mut running = Dialogue::start(python("python/payment_provider.py"));
-        let port = running.line().parse().unwrap();
-        Self {
-            _running: running,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        }
-    }
-
-    /// A customer with a card.
-    fn customer(&self) -> String {
-        let made = sdk("prepare", self.address, &[]);
-        made["customer"].as_str().unwrap().to_owned()
-    }
-
-    /// The ids of all charges for that order, by the provider's own list.
-    fn charges(&self, order: &str) -> Vec<Value> {
-        let list = sdk("list", self.address, &[]);
-        let all = list.as_array().unwrap().iter();
-        all.filter(|it| it["order"] == order)
-            .map(|it| it["id"].clone())
-            .collect()
-    }
-}
-
 /// What the SDK made of it; panics with its own words where it gave up.
-fn sdk(command: &str, target: SocketAddr, arguments: &[&str]) -> Value {
+pub(super) fn sdk(command: &str, target: SocketAddr, arguments: &[&str]) -> Value {
     let base_url = format!("http://{target}");
     let output = python("python/charge.py")
         .args([command, &base_url])

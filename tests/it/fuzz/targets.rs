@@ -1,0 +1,369 @@
+//! The properties.
+//!
+//! What always holds: a target uses the crate as its other rooms do, through its public doors, and
+//! judges with means of its own (another reader, a round trip, a second spelling of the same).
+
+use fencepost::expression::{
+    JsonPointer, Member, PathParams, PathTemplate, RequestFacts, RequestPath, Template,
+};
+use fencepost::protocol::ids::{FencingToken, Sequence};
+use fencepost::wire::canonical::{Canonical, NotCanonical};
+use fencepost::wire::{hygiene, keys};
+use http::header::{CONNECTION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::Shape;
+
+/// What is read as a token is written the same: no two texts are one token.
+pub fn token(input: &[u8]) -> Shape {
+    let text = String::from_utf8_lossy(input);
+    let token = FencingToken::parse(&text);
+    if let Some(token) = token {
+        assert_eq!(token.to_string(), text);
+    }
+    format!("{} {}", token.is_some(), text.len().min(40))
+}
+
+/// The same for the numbers within a generation.
+pub fn sequence(input: &[u8]) -> Shape {
+    let text = String::from_utf8_lossy(input);
+    let sequence = Sequence::parse(&text);
+    if let Some(sequence) = sequence {
+        assert_eq!(sequence.to_string(), text);
+    }
+    format!("{} {}", sequence.is_some(), text.len().min(20))
+}
+
+/// A key that was read is short and visible, and means the same when it is written as a quoted string.
+pub fn key(input: &[u8]) -> Shape {
+    let name = HeaderName::from_static("idempotency-key");
+    let read = |bytes: &[u8]| {
+        let value = HeaderValue::from_bytes(bytes).ok()?;
+        keys::caller_key(&HeaderMap::from_iter([(name.clone(), value)]), &name).ok()?
+    };
+    let Some(key) = read(input) else {
+        return format!("none {}", input.len().min(600) / 50);
+    };
+    assert!((1..=keys::LONGEST_KEY).contains(&key.len()));
+    assert!(key.bytes().all(|byte| byte.is_ascii_graphic()), "{key:?}");
+    let escaped = key.replace('\\', r"\\").replace('"', "\\\"");
+    let quoted = format!("\"{escaped}\"");
+    assert_eq!(read(quoted.as_bytes()).as_deref(), Some(key.as_str()));
+    format!("some {} {}", key.len() / 50, input.starts_with(b"\""))
+}
+
+/// `name: value` lines, as far as they are header fields at all.
+fn fields(input: &[u8]) -> HeaderMap {
+    input
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| {
+            let colon = line.iter().position(|&byte| byte == b':')?;
+            let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+            let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?;
+            Some((name, value))
+        })
+        // More than a connection takes.
+        .take(200)
+        .fold(HeaderMap::new(), |mut all, (name, value)| {
+            all.append(name, value);
+            all
+        })
+}
+
+/// What is passed on is a part of what came, holds no field of the connection (by name or by
+/// nomination) and none of ours, and passing it on again takes nothing more away.
+pub fn header_fields(input: &[u8]) -> Shape {
+    let came = fields(input);
+    let passed = hygiene::pass_on(&came, &[]);
+    for (name, value) in &passed {
+        assert!(came.get_all(name).iter().any(|known| known == value));
+        assert!(!name.as_str().starts_with("fencing-"), "{name}");
+        assert!(!name.as_str().starts_with("fencepost-"), "{name}");
+    }
+    for name in ["connection", "transfer-encoding", "te", "content-length"] {
+        assert!(!passed.contains_key(name), "{name}");
+    }
+    for nominated in came.get_all(CONNECTION) {
+        for word in nominated.as_bytes().split(|&byte| byte == b',') {
+            if let Ok(name) = HeaderName::from_bytes(word.trim_ascii()) {
+                assert!(!passed.contains_key(&name), "{name} is nominated");
+            }
+        }
+    }
+    assert_eq!(hygiene::pass_on(&passed, &[]), passed);
+    format!("{} {}", came.len(), passed.len())
+}
+
+fn typed(content_type: &'static str) -> HeaderMap {
+    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))])
+}
+
+/// The canonical bytes, part by part: each is preceded by its length.
+fn parts(target: &str, headers: &HeaderMap, content: &[u8]) -> Result<Vec<Vec<u8>>, NotCanonical> {
+    let mut bytes = Vec::new();
+    Canonical::of("POST", target, headers, content)?.feed(|it| bytes.extend_from_slice(it));
+    let mut rest = bytes.as_slice();
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let (length, tail) = rest.split_first_chunk().expect("a length");
+        let length = usize::try_from(u64::from_be_bytes(*length)).unwrap();
+        let (part, tail) = tail.split_at(length);
+        parts.push(part.to_vec());
+        rest = tail;
+    }
+    Ok(parts)
+}
+
+/// Against another reader: what it takes for malformed we do too, and the reverse; what both read has
+/// the same value before and after, and its form is its own form.
+pub fn json(input: &[u8]) -> Shape {
+    let headers = typed("application/json");
+    if input.is_empty() {
+        return "empty".to_owned();
+    }
+    let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes);
+    match parts("/", &headers, input) {
+        Ok(all) => {
+            let text = all.last().unwrap();
+            // It reads neither lone surrogates nor numbers beyond its range.
+            let Ok(value) = read(input) else {
+                return "only ours".to_owned();
+            };
+            let readable = controls_escaped(text);
+            assert_eq!(read(&readable).unwrap(), value);
+            let again = parts("/", &headers, &readable).unwrap();
+            assert_eq!(again.last(), Some(text));
+            format!("value {}", text.len().min(1 << 12).ilog2())
+        }
+        Err(NotCanonical(why)) => {
+            let name = format!("{why:?}");
+            let name = name.split(' ').next().unwrap_or_default();
+            if name == "Malformed" {
+                assert!(read(input).is_err(), "it is well-formed");
+            }
+            name.to_owned()
+        }
+    }
+}
+
+/// In the canonical form control characters stand for themselves, and only within strings.
+fn controls_escaped(text: &[u8]) -> Vec<u8> {
+    let escaped = |&byte: &u8| match byte {
+        ..0x20 => format!("\\u{byte:04x}").into_bytes(),
+        plain => vec![plain],
+    };
+    text.iter().flat_map(escaped).collect()
+}
+
+/// Pairs of different names have no order, and an escape says nothing.
+pub fn form(input: &[u8]) -> Shape {
+    let headers = typed("application/x-www-form-urlencoded");
+    let canonical = |content: &[u8]| parts("/", &headers, content).unwrap();
+    let pairs: Vec<&[u8]> = input
+        .split(|&byte| byte == b'&')
+        .filter(|it| !it.is_empty())
+        .collect();
+    if pairs.is_empty() {
+        return "empty".to_owned();
+    }
+    let first = canonical(input);
+    let escaped: Vec<Vec<u8>> = pairs.iter().map(|pair| all_escaped(pair)).collect();
+    assert_eq!(canonical(&escaped.join(&b'&')), first);
+    let mut stems: Vec<Vec<u8>> = pairs.iter().map(|pair| stem(pair)).collect();
+    stems.sort();
+    stems.dedup();
+    if stems.len() == pairs.len() {
+        let turned: Vec<&[u8]> = pairs.iter().rev().copied().collect();
+        assert_eq!(canonical(&turned.join(&b'&')), first);
+    }
+    format!("{} {}", pairs.len().min(20), stems.len().min(20))
+}
+
+/// What a name or value stands for, by the URL standard.
+fn meant(text: &[u8]) -> Vec<u8> {
+    let spaced: Vec<u8> = text
+        .iter()
+        .map(|&byte| if byte == b'+' { b' ' } else { byte })
+        .collect();
+    percent_encoding::percent_decode(&spaced).collect()
+}
+
+/// The name of a pair, up to where it says that order counts.
+fn stem(pair: &[u8]) -> Vec<u8> {
+    let name = meant(pair.split(|&byte| byte == b'=').next().unwrap());
+    let end = name.windows(2).position(|two| two == b"[]");
+    name[..end.unwrap_or(name.len())].to_vec()
+}
+
+/// The same pair with every byte escaped.
+fn all_escaped(pair: &[u8]) -> Vec<u8> {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let mut halves = pair.splitn(2, |&byte| byte == b'=').map(|half| {
+        let digit = |it: u8| HEX[usize::from(it)];
+        let escape = |byte: u8| [b'%', digit(byte >> 4), digit(byte & 15)];
+        meant(half).into_iter().flat_map(escape).collect::<Vec<_>>()
+    });
+    let name = halves.next().unwrap();
+    match halves.next() {
+        None => name,
+        Some(value) => [name, value].join(&b'='),
+    }
+}
+
+/// Exact content: from the canonical bytes the whole request can be read again, so no two requests
+/// share them. Target and content are the first line and the rest.
+pub fn canonical(input: &[u8]) -> Shape {
+    let end = input.iter().position(|&byte| byte == b'\n');
+    let (line, content) = input.split_at(end.unwrap_or(input.len()));
+    let target = String::from_utf8_lossy(line);
+    let all = parts(&target, &HeaderMap::new(), content).unwrap();
+    let [method, path, query, class, exact] = all.as_slice() else {
+        panic!("{} parts", all.len());
+    };
+    assert_eq!(method, b"POST");
+    assert_eq!([path.as_slice(), query].concat(), target.as_bytes());
+    assert_eq!(query.is_empty(), !target.contains('?'));
+    assert_eq!(
+        (class.as_slice(), exact.as_slice()),
+        (&b"exact"[..], content)
+    );
+    format!("{} {}", query.is_empty(), content.len().min(1024) / 128)
+}
+
+/// What a request with this body has to say, and nothing else.
+fn with_body<'a>(
+    params: &'a PathParams,
+    headers: &'a HeaderMap,
+    body: &'a [u8],
+) -> RequestFacts<'a> {
+    RequestFacts {
+        path: params,
+        query: None,
+        headers,
+        body,
+        token: FencingToken::new(0, 108),
+        operation: None,
+    }
+}
+
+/// A template from a config: an error points into the text; rendering gives a text or says what is
+/// missing, the same each time.
+pub fn template(input: &[u8]) -> Shape {
+    let text = String::from_utf8_lossy(input);
+    match Template::parse(&text) {
+        Ok(template) => {
+            let (params, headers) = (PathParams::default(), typed("application/json"));
+            let facts = with_body(&params, &headers, br#"{"a":"x:y","b":{"c":7}}"#);
+            let rendered = template.render(&facts);
+            assert_eq!(rendered, template.render(&facts));
+            format!("{} {}", rendered.is_ok(), template.members().count())
+        }
+        Err(error) => {
+            assert!(text.is_char_boundary(error.offset), "{error:?}");
+            assert!(!error.message.is_empty());
+            let words = error.message.split('`').next().unwrap_or_default();
+            words.chars().take(40).collect()
+        }
+    }
+}
+
+/// Two values in one identity never run together: wherever the text between them is cut, the
+/// identities differ.
+pub fn identity(input: &[u8]) -> Shape {
+    let text: String = String::from_utf8_lossy(input).chars().take(64).collect();
+    let template = Template::parse("pay:{body.a}:{body.b}").unwrap();
+    let (params, headers) = (PathParams::default(), typed("application/json"));
+    let mut made = std::collections::HashMap::new();
+    for (at, _) in text.char_indices() {
+        let (a, b) = text.split_at(at);
+        let body = serde_json::json!({ "a": a, "b": b }).to_string();
+        if let Ok(id) = template.render(&with_body(&params, &headers, body.as_bytes())) {
+            let other = made.insert(id.clone(), at);
+            assert_eq!(other, None, "{id} is two operations, cut at {at}");
+        }
+    }
+    format!("{}", made.len())
+}
+
+/// A path that is read holds nothing that servers clean away; a pattern keeps its text. Pattern and
+/// path are the first line and the rest.
+pub fn path(input: &[u8]) -> Shape {
+    let text = String::from_utf8_lossy(input);
+    let (pattern, raw) = text.split_once('\n').unwrap_or(("/{rest...}", &text));
+    let pattern = PathTemplate::parse(pattern).map_err(|error| {
+        assert!(error.offset <= text.len(), "{error:?}");
+        error
+    });
+    let path = RequestPath::parse(raw);
+    if path.is_ok() {
+        let decoded = percent_encoding::percent_decode_str(raw).decode_utf8_lossy();
+        assert!(decoded.starts_with('/'));
+        assert!(!decoded.contains(['\\', '\0', '\n']), "{decoded:?}");
+        assert!(!decoded.split('/').any(|it| it == "." || it == ".."));
+        assert!(!decoded.contains("//"), "{decoded:?}");
+    }
+    let captured = match (&pattern, &path) {
+        (Ok(pattern), Ok(path)) => {
+            let captured = pattern.captures(path);
+            let hides_a_slash = raw.to_ascii_lowercase().contains("%2f");
+            assert!(!pattern.might_match(path) || hides_a_slash);
+            for name in pattern.names().filter(|_| captured.is_some()) {
+                assert!(captured.as_ref().unwrap().value(name).is_some(), "{name}");
+            }
+            captured.is_some()
+        }
+        _ => false,
+    };
+    format!("{} {} {captured}", pattern.is_ok(), path.is_ok())
+}
+
+/// A pointer is written as it was read, and finds what another reader finds or nothing. Pointer and
+/// body are the first line and the rest.
+pub fn pointer(input: &[u8]) -> Shape {
+    let text = String::from_utf8_lossy(input);
+    let (pointer, body) = text.split_once('\n').unwrap_or((&text, "{}"));
+    let Some(read) = JsonPointer::parse(pointer) else {
+        return "no pointer".to_owned();
+    };
+    assert_eq!(read.to_string(), pointer);
+    let (params, headers) = (PathParams::default(), typed("application/json"));
+    let facts = with_body(&params, &headers, body.as_bytes());
+    let found = Member::Json(read)
+        .read(&facts)
+        .map(std::borrow::Cow::into_owned);
+    let other: Option<Value> = serde_json::from_str(body).ok();
+    match (&found, other.as_ref().and_then(|it| it.pointer(pointer))) {
+        (Ok(found), Some(Value::String(other))) => assert_eq!(found, other),
+        (Ok(found), Some(other)) => assert_eq!(*found, other.to_string()),
+        (Ok(found), None) => panic!("{found:?} is nowhere"),
+        (Err(_), _) => {}
+    }
+    found.map_or_else(
+        |missing| format!("{:?}", missing.why),
+        |_| "found".to_owned(),
+    )
+}
+
+/// A config is read or refused; every problem has a place in it. (Nothing that would be read from a
+/// file or the environment: a fuzzer must not choose which.) Only as long as a config is: the file is
+/// its operator's own, and its reading may take the square of its length.
+pub fn config(input: &[u8]) -> Shape {
+    const LONGEST: usize = 4096;
+    let text = String::from_utf8_lossy(&input[..input.len().min(LONGEST)]);
+    if text.contains('$') {
+        return "secrets".to_owned();
+    }
+    match fencepost::config::parse(&text, "fuzz.yaml") {
+        Ok(_) => "read".to_owned(),
+        Err(problems) => {
+            assert!(!problems.list().is_empty());
+            let lines = text.split(['\n', '\r']).count();
+            for problem in problems.list() {
+                assert!((1..=lines + 1).contains(&problem.line), "{problem:?}");
+                assert!(problem.column >= 1 && !problem.message.is_empty());
+            }
+            format!("{} problems", problems.list().len().min(30))
+        }
+    }
+}
