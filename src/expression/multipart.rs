@@ -252,7 +252,12 @@ fn parameter(text: &str) -> Option<(&str, &str, &str)> {
             let end = closing_quote(quoted)?;
             (quoted.get(..end)?, quoted.get(end.checked_add(1)?..)?)
         }
-        None => rest.split_at_checked(rest.find([';', ' ', '\t']).unwrap_or(rest.len()))?,
+        None => {
+            let end = rest.find([';', ' ', '\t']).unwrap_or(rest.len());
+            let (value, rest) = rest.split_at_checked(end)?;
+            // A quote in the middle: to one reader a part of the name, to another its end.
+            (!value.contains(['"', '\\'])).then_some((value, rest))?
+        }
     };
     let rest = rest.trim_start_matches([' ', '\t']);
     let ends = rest.is_empty() || rest.starts_with(';');

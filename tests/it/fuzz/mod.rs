@@ -40,7 +40,11 @@ fuzz! {
     json
     form
     canonical
+    multipart
+    xml
+    graphql
     template
+    condition
     identity
     path
     pointer

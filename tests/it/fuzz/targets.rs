@@ -3,14 +3,17 @@
 //! What always holds: a target uses the crate as its other rooms do, through its public doors, and
 //! judges with means of its own (another reader, a round trip, a second spelling of the same).
 
+use bytes::Bytes;
+use fencepost::expression::multipart;
 use fencepost::expression::{
-    JsonPointer, Member, PathParams, PathTemplate, RequestFacts, RequestPath, Template,
+    AnswerFacts, Condition, GraphQl, JsonPointer, Member, PathParams, PathTemplate, RequestFacts,
+    RequestPath, Template, XmlPath,
 };
 use fencepost::protocol::ids::{FencingToken, Sequence};
 use fencepost::wire::canonical::{Canonical, NotCanonical};
 use fencepost::wire::{hygiene, keys};
 use http::header::{CONNECTION, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::Value;
 
 use super::Shape;
@@ -238,6 +241,8 @@ fn with_body<'a>(
     body: &'a [u8],
 ) -> RequestFacts<'a> {
     RequestFacts {
+        method: &Method::POST,
+        raw_path: "/",
         path: params,
         query: None,
         headers,
@@ -266,6 +271,156 @@ pub fn template(input: &[u8]) -> Shape {
             words.chars().take(40).collect()
         }
     }
+}
+
+/// Parts that were read are found again where they are written anew, one after the other. The boundary
+/// and the content are the first line and the rest.
+pub fn multipart(input: &[u8]) -> Shape {
+    let (line, content) = first_line(input);
+    let declared = format!(
+        "multipart/form-data; boundary={}",
+        String::from_utf8_lossy(line)
+    );
+    let Some(boundary) = multipart::boundary(&declared) else {
+        return "no boundary".to_owned();
+    };
+    let parts = match multipart::parts(boundary, content) {
+        Ok(parts) => parts,
+        Err(why) => return format!("{why:?}").chars().take(8).collect(),
+    };
+    let mut written = Vec::new();
+    for part in &parts {
+        assert!(
+            !part
+                .content
+                .windows(boundary.len() + 4)
+                .any(|it| { it.starts_with(b"\r\n--") && it.ends_with(boundary.as_bytes()) })
+        );
+        let file = part
+            .filename
+            .map_or_else(String::new, |name| format!("; filename=\"{name}\""));
+        let head = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"{file}\r\n\r\n",
+            part.name
+        );
+        written.extend_from_slice(head.as_bytes());
+        written.extend_from_slice(part.content);
+        written.extend_from_slice(b"\r\n");
+    }
+    written.extend_from_slice(format!("--{boundary}--").as_bytes());
+    if parts.is_empty() {
+        return "empty".to_owned();
+    }
+    let again = multipart::parts(boundary, &written).expect("it is well formed");
+    let brief = |parts: &[multipart::Part<'_>]| -> Vec<(String, Option<String>, Vec<u8>)> {
+        let brief = parts.iter().map(|it| {
+            let filename = it.filename.map(str::to_owned);
+            (it.name.to_owned(), filename, it.content.to_vec())
+        });
+        brief.collect()
+    };
+    assert_eq!(brief(&again), brief(&parts));
+    format!("{} parts", parts.len())
+}
+
+fn first_line(input: &[u8]) -> (&[u8], &[u8]) {
+    match input.iter().position(|byte| *byte == b'\n') {
+        Some(end) => (&input[..end], &input[end + 1..]),
+        None => (input, b""),
+    }
+}
+
+/// An element has one value or none, and white space around the document does not change it. Path and
+/// document are the first line and the rest.
+pub fn xml(input: &[u8]) -> Shape {
+    let (line, document) = first_line(input);
+    let Some(path) = XmlPath::parse(&String::from_utf8_lossy(line)) else {
+        return "no path".to_owned();
+    };
+    let member = Member::Xml(path);
+    let (params, headers) = (PathParams::default(), typed("application/xml"));
+    let read = |body: &[u8]| {
+        let value = member.read(&with_body(&params, &headers, body));
+        value.map(std::borrow::Cow::into_owned)
+    };
+    let found = read(document);
+    if let Ok(value) = &found {
+        assert!(!value.is_empty());
+        assert_eq!(read(&[document, b"\n \n"].concat()), found);
+        // Twice in one document is no value.
+        assert!(read(&[document, document].concat()).is_err());
+    }
+    match found {
+        Ok(value) => format!("found {}", value.len().min(64) / 8),
+        Err(missing) => format!("{:?}", missing.why),
+    }
+}
+
+/// A value is what another reader finds among the variables, or there is none. What is wanted and the
+/// request are the first line and the rest.
+pub fn graphql(input: &[u8]) -> Shape {
+    let (line, body) = first_line(input);
+    let Some(wanted) = GraphQl::parse(&String::from_utf8_lossy(line)) else {
+        return "nothing wanted".to_owned();
+    };
+    let (params, headers) = (PathParams::default(), typed("application/json"));
+    let facts = with_body(&params, &headers, body);
+    let found = Member::GraphQl(wanted.clone()).read(&facts);
+    if let Ok(found) = &found {
+        let other: Value = serde_json::from_slice(body).expect("it was read");
+        let other = match &wanted {
+            GraphQl::OperationName => other.get("operationName"),
+            GraphQl::Variable(names) => names
+                .iter()
+                .try_fold(&other["variables"], |value, name| value.get(name)),
+        };
+        match other.expect("it was found") {
+            Value::String(text) => assert_eq!(found, text),
+            other => assert_eq!(*found, other.to_string()),
+        }
+    }
+    match found {
+        Ok(_) => "found".to_owned(),
+        Err(missing) => format!("{:?}", missing.why),
+    }
+}
+
+/// A condition from a config, and the content of an answer: an error points into the text; an answer
+/// is judged the same each time, and its status decides alone where it is said to. Condition and content
+/// are the first line and the rest.
+pub fn condition(input: &[u8]) -> Shape {
+    let (line, body) = first_line(input);
+    let text = String::from_utf8_lossy(line);
+    let condition = match Condition::parse(&text) {
+        Ok(condition) => condition,
+        Err(error) => {
+            assert!(error.offset <= text.len(), "{error:?}");
+            assert!(!error.message.is_empty());
+            let words = error.message.split('`').next().unwrap_or_default();
+            return words.chars().take(40).collect();
+        }
+    };
+    let json = (
+        Bytes::from_static(b"content-type"),
+        Bytes::from_static(b"application/json"),
+    );
+    let fields = [json];
+    let test = |status, body| {
+        condition.test(&AnswerFacts {
+            status,
+            fields: &fields,
+            body,
+        })
+    };
+    let truths = [200, 402, 503].map(|status| {
+        let truth = test(status, Some(body));
+        assert_eq!(truth, test(status, Some(body)));
+        if condition.holds_for_all(status) {
+            assert_eq!(test(status, None), truth);
+        }
+        truth
+    });
+    format!("{truths:?}")
 }
 
 /// Two values in one identity never run together: wherever the text between them is cut, the
