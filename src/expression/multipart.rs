@@ -247,18 +247,18 @@ impl<'a> Iterator for Parameters<'a> {
 
 fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     let (name, rest) = text.split_once('=')?;
-    let (value, rest) = match rest.strip_prefix('"') {
-        Some(quoted) => {
-            let end = closing_quote(quoted)?;
-            (quoted.get(..end)?, quoted.get(end.checked_add(1)?..)?)
-        }
-        None => {
-            let end = rest.find([';', ' ', '\t']).unwrap_or(rest.len());
-            let (value, rest) = rest.split_at_checked(end)?;
-            // A quote in the middle: to one reader a part of the name, to another its end.
-            (!value.contains(['"', '\\'])).then_some((value, rest))?
-        }
+    let is_bare = !rest.starts_with('"');
+    let (value, rest) = if let Some(quoted) = rest.strip_prefix('"') {
+        let end = closing_quote(quoted)?;
+        (quoted.get(..end)?, quoted.get(end.checked_add(1)?..)?)
+    } else {
+        let end = rest.find([';', ' ', '\t']).unwrap_or(rest.len());
+        rest.split_at_checked(end)?
     };
+    // A quote in the middle of a bare value: to one reader a part of it, to another its end.
+    if is_bare && value.contains(['"', '\\']) {
+        return None;
+    }
     let rest = rest.trim_start_matches([' ', '\t']);
     let ends = rest.is_empty() || rest.starts_with(';');
     (is_token(name) && ends).then_some((name, value, rest))
