@@ -1,8 +1,8 @@
-//! Reading a request's content within bounds.
+//! Reading content within bounds: of requests, and of answers to them.
 //!
 //! What always holds: nothing is read of content that declares itself too long, so that a caller who
-//! waits for `100 Continue` is refused without one; all content held at once, over all requests,
-//! stays within one budget; a byte counts against it from when it is read until the last holder of
+//! waits for `100 Continue` is refused without one; all content held at once, over all requests and
+//! answers, stays within one budget; a byte counts against it from when it is read until the last holder of
 //! the content lets go, whoever that is. Nobody waits for room: two readers that each wait for the
 //! other's would wait for ever. Content that comes in one piece is not copied.
 //!
@@ -79,9 +79,8 @@ impl BodyBudget {
         if declared > limit {
             return Err(BodyError::TooLarge { limit });
         }
-        let mut share = Share::empty(self);
-        share.cover(declared)?;
-        let mut content = Content::None;
+        let mut gathering = self.gathering(0);
+        gathering.expect(declared)?;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| BodyError::Broken {
                 why: error.to_string(),
@@ -89,34 +88,84 @@ impl BodyBudget {
             let Ok(piece) = frame.into_data() else {
                 continue;
             };
-            let length = content.len().saturating_add(piece.len());
+            let length = gathering.len().saturating_add(piece.len());
             if length > limit {
                 return Err(BodyError::TooLarge { limit });
             }
-            share.cover(length)?;
-            content = content.and(piece, declared);
+            gathering.make_room(length)?;
+            gathering.push(piece);
         }
-        Ok(content.held_by(share))
+        Ok(gathering.finish())
+    }
+
+    /// Begins to gather content whose first `free` bytes count against nothing.
+    pub fn gathering(&self, free: usize) -> Gathering {
+        Gathering {
+            share: Share {
+                left: Arc::clone(&self.left),
+                free,
+                bytes: 0,
+            },
+            content: Content::None,
+            expected: 0,
+        }
+    }
+}
+
+/// Content that is being read, with the room that it takes.
+pub struct Gathering {
+    share: Share,
+    content: Content,
+    expected: usize,
+}
+
+impl Gathering {
+    /// Makes room for all of it at once.
+    pub fn expect(&mut self, bytes: usize) -> Result<(), BodyError> {
+        self.expected = bytes;
+        self.make_room(bytes)
+    }
+
+    /// Makes room for that many bytes in all; `Overloaded` where there is none.
+    pub fn make_room(&mut self, bytes: usize) -> Result<(), BodyError> {
+        self.share.cover(bytes)
+    }
+
+    /// How much there is so far, in bytes.
+    pub fn len(&self) -> usize {
+        self.content.len()
+    }
+
+    /// Is there nothing yet?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a piece, for which room was made.
+    pub fn push(&mut self, piece: Bytes) {
+        let so_far = std::mem::replace(&mut self.content, Content::None);
+        self.content = so_far.and(piece, self.expected);
+    }
+
+    /// All of it. Its room is given back when the last clone of it is dropped.
+    pub fn finish(self) -> Bytes {
+        self.content.held_by(self.share)
     }
 }
 
 /// Part of the budget; given back when dropped.
 struct Share {
     left: Arc<AtomicUsize>,
+    /// Bytes that take no room.
+    free: usize,
+    /// Bytes of the budget.
     bytes: usize,
 }
 
 impl Share {
-    fn empty(budget: &BodyBudget) -> Self {
-        Self {
-            left: Arc::clone(&budget.left),
-            bytes: 0,
-        }
-    }
-
     /// Grows to that many bytes, unless it is as large.
     fn cover(&mut self, bytes: usize) -> Result<(), BodyError> {
-        let more = bytes.saturating_sub(self.bytes);
+        let more = bytes.saturating_sub(self.free).saturating_sub(self.bytes);
         let taken = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -286,6 +335,21 @@ mod tests {
         drop(first);
         assert_eq!(budget.left(), 4);
         drop(slice);
+        assert_eq!(budget.left(), 10);
+    }
+
+    #[test]
+    fn the_first_bytes_of_an_answer_take_no_room() {
+        let budget = BodyBudget::new(10);
+        let mut answer = budget.gathering(4);
+        answer.make_room(4).unwrap();
+        assert_eq!(budget.left(), 10);
+        answer.make_room(14).unwrap();
+        assert_eq!(answer.make_room(15), Err(BodyError::Overloaded));
+        answer.push(Bytes::from_static(b"abcd"));
+        let kept = answer.finish();
+        assert_eq!((&kept[..], budget.left()), (&b"abcd"[..], 0));
+        drop(kept);
         assert_eq!(budget.left(), 10);
     }
 
