@@ -41,6 +41,7 @@ use crate::store::sqlite::{self, BackupError, OpenError, Remember, Restored, Sql
 use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, EndpointError, Limits, PassThrough, TlsMaterial};
+use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 
 /// Largest content of an answer where no effect says less.
@@ -136,7 +137,8 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
         };
-        let gateways = Arc::new(open_gateways(&config, &clock)?);
+        let bodies = BodyBudget::new(config.limits.buffered_bodies);
+        let gateways = Arc::new(open_gateways(&config, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let readiness = Readiness::new(register.clone(), supervisor.draining_token());
         let shared = Arc::new(Shared::new(
@@ -144,6 +146,7 @@ impl Instance {
             dispatcher.clone(),
             reconciler.clone(),
             fingerprint_key,
+            bodies,
         ));
         let fronts = bind_fronts(&config, &gateways, &shared).await?;
         let routers = bind_routers(&config, &dispatcher, readiness).await?;
@@ -263,7 +266,11 @@ fn random_instance() -> Result<InstanceId, AppError> {
     Ok(InstanceId(u128::from_be_bytes(bytes)))
 }
 
-fn open_gateways(config: &Config, clock: &Clock) -> Result<Gateways, AppError> {
+fn open_gateways(
+    config: &Config,
+    clock: &Clock,
+    bodies: &BodyBudget,
+) -> Result<Gateways, AppError> {
     let open = |upstream: &Arc<config::Upstream>| -> Result<Arc<Gateway>, AppError> {
         let tls = TlsMaterial {
             ca: upstream.tls.ca.clone(),
@@ -279,7 +286,7 @@ fn open_gateways(config: &Config, clock: &Clock) -> Result<Gateways, AppError> {
             accept_by_close: upstream.accept_close_framed,
             ..Limits::default()
         };
-        let pool = EffectPool::new(endpoint.clone(), limits, clock.clone());
+        let pool = EffectPool::within(bodies.clone(), endpoint.clone(), limits, clock.clone());
         let pass = PassThrough::new(endpoint.clone(), &limits);
         Ok(Arc::new(Gateway {
             config: Arc::clone(upstream),

@@ -40,6 +40,7 @@ pub struct Load {
     outbound: Outbound,
     key: Option<config::KeyRule>,
     judge: Judge,
+    passes_on: bool,
 }
 
 /// What an answer proves, by route.
@@ -107,6 +108,7 @@ impl Gateway {
             outbound,
             key: self.config.key.clone(),
             judge,
+            passes_on: false,
         })
     }
 
@@ -140,6 +142,16 @@ impl Load {
         self.outbound
             .clone()
             .with_field(rule.header.as_str().as_bytes(), key.as_bytes())
+    }
+
+    /// For a caller that takes an answer which is too large to keep, as it comes.
+    pub fn passing_on(self, passes_on: bool) -> Self {
+        Self { passes_on, ..self }
+    }
+
+    /// Is such an answer passed on?
+    pub(super) fn passes_on(&self) -> bool {
+        self.passes_on
     }
 
     /// What an answer proves.

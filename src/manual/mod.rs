@@ -4,4 +4,5 @@
 //!
 //! What it does not do: repeat the reference of the config (`config/fencepost.yaml`).
 
+pub mod answers;
 pub mod register;

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
 use super::pipeline::Effect;
-use super::told::{Counted, Teller};
+use super::told::{Counted, Teller, Told};
 use crate::config::{Config, Protect};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
@@ -23,7 +23,7 @@ use crate::protocol::operation::IdentityOrigin;
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
 use crate::telemetry::metrics::RouteLabels;
-use crate::upstream::PassThroughError;
+use crate::upstream::{PassThroughError, PassingBody};
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::hygiene;
@@ -32,8 +32,9 @@ use crate::wire::problem::{self, About, Fault, Row};
 use crate::wire::reply::Reply;
 use crate::wire::route::{Routed, Router};
 
-/// Content of what callers are sent: ours, or an upstream's, streaming.
-pub type Content = Either<Full<Bytes>, Incoming>;
+/// Content of what callers are sent: ours and whatever is kept, or an upstream's as it comes: of no
+/// effect, or too large to keep.
+pub type Content = Either<Full<Bytes>, Either<Incoming, PassingBody>>;
 
 /// What all fronts of an instance share.
 pub struct Shared {
@@ -53,14 +54,14 @@ pub struct Front {
 }
 
 impl Shared {
-    /// For all fronts of an instance.
+    /// For all fronts of an instance. `bodies`: the room for all content that is held.
     pub fn new(
         config: Arc<Config>,
         dispatcher: Dispatcher,
         reconciler: Reconciler,
         fingerprint_key: FingerprintKey,
+        bodies: BodyBudget,
     ) -> Self {
-        let bodies = BodyBudget::new(config.limits.buffered_bodies);
         Self {
             config,
             dispatcher,
@@ -97,8 +98,7 @@ impl Front {
                 params,
             }) => {
                 let route = RouteLabels::new(name, self.gateway.config.id.as_str());
-                let reply = self.protect(request, &params, protect, &route).await;
-                whole(reply, &method)
+                self.protect(request, &params, protect, &route).await
             }
             Err(fault) => whole(problem::fault(&fault, About::default()), &method),
         }
@@ -111,7 +111,8 @@ impl Front {
         params: &PathParams,
         protect: &Arc<Protect>,
         route: &RouteLabels,
-    ) -> Reply {
+    ) -> Response<Content> {
+        let (method, version) = (request.method().clone(), request.version());
         let metrics = &self.shared.dispatcher.metrics;
         let identified = match self.identify(request, params, protect).await {
             Ok(identified) => identified,
@@ -122,7 +123,7 @@ impl Front {
                     reason = refused.name(),
                     "refused before it was identified"
                 );
-                return refused.reply();
+                return whole(refused.reply(), &method);
             }
         };
         if identified.origin == IdentityOrigin::Fresh {
@@ -140,6 +141,8 @@ impl Front {
             protect: Arc::clone(protect),
             teller,
             identified,
+            // Before HTTP/1.1 an answer of unknown length ends with its connection, broken or not.
+            sees_breaks: version >= http::Version::HTTP_11,
         };
         let (told, observed) = effect.run().await;
         told.counted.count(metrics, route);
@@ -149,7 +152,7 @@ impl Front {
         if let Some(rejection) = observed {
             metrics.would_refuse(route, Row::of_rejection(&rejection).name());
         }
-        told.reply
+        respond(told, &method)
     }
 
     async fn identify(
@@ -200,7 +203,7 @@ impl Front {
             Ok(response) => {
                 let (mut head, body) = response.into_parts();
                 head.headers = hygiene::pass_back(&head.headers, &method, head.status);
-                Response::from_parts(head, Either::Right(body))
+                Response::from_parts(head, Either::Right(Either::Left(body)))
             }
             Err(error) => {
                 tracing::warn!(
@@ -247,9 +250,30 @@ fn broken_pass(error: &PassThroughError) -> Reply {
     problem::fault(&fault, About::default())
 }
 
+/// The answer to a request that a fault of ours ended: nobody knows how far it got.
+pub(super) fn given_up(method: &Method) -> Response<Content> {
+    let fault = Fault::OutcomeUncertain {
+        status: StatusCode::GATEWAY_TIMEOUT,
+    };
+    whole(problem::fault(&fault, About::default()), method)
+}
+
 /// The answer to a request that was shed unread.
 pub(super) fn overloaded(method: &Method) -> Response<Content> {
     whole(problem::fault(&Fault::Overloaded, About::default()), method)
+}
+
+fn respond(told: Told, method: &Method) -> Response<Content> {
+    let Some(passing) = told.passing.filter(|_| told.reply.may_have_content(method)) else {
+        return whole(told.reply, method);
+    };
+    let (mut head, _none) = told.reply.into_response(method).into_parts();
+    if let Some(length) = passing.length {
+        head.headers
+            .insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    let content = passing.content.into_body();
+    Response::from_parts(head, Either::Right(Either::Right(content)))
 }
 
 fn whole(reply: Reply, method: &Method) -> Response<Content> {

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, StatusCode};
+use tokio::sync::Semaphore;
 
 use super::pipeline::Effect;
-use super::told::Teller;
+use super::told::{Teller, Told};
 use crate::clock::Clock;
 use crate::config::{self, Protect, Route};
 use crate::dispatch::attempt::Dispatcher;
@@ -29,7 +30,7 @@ use crate::reconcile::Reconciler;
 use crate::store::memory::MemoryBackend;
 use crate::store::{
     Backend, OperationPage, OperationQuery, Pending, Register, StoreError, Stored, StoredResource,
-    Summary,
+    Summary, Wanted,
 };
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
@@ -37,7 +38,10 @@ use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Scope};
 use crate::wire::reply::Reply;
 
+mod callers;
+mod classes;
 mod commits;
+mod oversized;
 
 const INSTANCE: InstanceId = InstanceId(1);
 
@@ -88,6 +92,17 @@ struct Interrupted {
     grants: Mutex<usize>,
     after_grant: AfterGrant,
     fates: Fates,
+    turns: Arc<Turns>,
+    /// What happens on every look at an identity.
+    peeks: fn(),
+}
+
+/// When admissions are decided.
+struct Turns {
+    /// One for each that came to wait for its turn.
+    queued: Semaphore,
+    /// One for each that may be decided.
+    may: Semaphore,
 }
 
 impl Backend for Interrupted {
@@ -115,12 +130,26 @@ impl Backend for Interrupted {
         })
     }
 
+    fn apply_while(&self, wanted: Wanted, command: Command) -> Pending<'_, Replied> {
+        Box::pin(async move {
+            self.turns.queued.add_permits(1);
+            self.turns.may.acquire().await.unwrap().forget();
+            if !wanted.still() {
+                return self.inner.apply_while(wanted, command).await;
+            }
+            self.apply(command).await
+        })
+    }
+
     fn peek<'a>(
         &'a self,
         key: &'a OperationKey,
         resource: Option<&'a ResourceKey>,
     ) -> Pending<'a, Option<Found>> {
-        self.inner.peek(key, resource)
+        Box::pin(async move {
+            (self.peeks)();
+            self.inner.peek(key, resource).await
+        })
     }
 
     fn operation<'a>(
@@ -185,6 +214,8 @@ impl Bench {
             grants: Mutex::default(),
             after_grant,
             fates: Box::new(|_| Fate::Answered),
+            turns: turns(1_000),
+            peeks: || (),
         };
         Self::on(upstreams, rules, instance, backend)
     }
@@ -236,6 +267,16 @@ impl Bench {
         key: &str,
         body: &'static str,
     ) -> (Arc<Protect>, Identified) {
+        self.identified_as(upstream, key, body, "108")
+    }
+
+    fn identified_as(
+        &self,
+        upstream: usize,
+        key: &str,
+        body: &'static str,
+        token: &str,
+    ) -> (Arc<Protect>, Identified) {
         let rules = &self.gateways[upstream].config;
         let path = RequestPath::parse("/payments").unwrap();
         let (protect, params) = match rules.route(&http::Method::POST, &path) {
@@ -247,7 +288,7 @@ impl Bench {
         let (head, ()) = Request::post("/payments")
             .header("Idempotency-Key", key)
             .header("X-Account", "a")
-            .header("Fencing-Token", "108")
+            .header("Fencing-Token", token)
             .body(())
             .unwrap()
             .into_parts();
@@ -274,7 +315,15 @@ impl Bench {
     }
 
     async fn pay_with(&self, upstream: usize, key: &str, body: &'static str) -> Reply {
-        let (protect, identified) = self.identified_with(upstream, key, body);
+        let identified = self.identified_with(upstream, key, body);
+        self.carry_out(upstream, identified).await.reply
+    }
+
+    async fn carry_out(
+        &self,
+        upstream: usize,
+        (protect, identified): (Arc<Protect>, Identified),
+    ) -> Told {
         let effect = Effect {
             dispatcher: self.dispatcher.clone(),
             reconciler: self.reconciler.clone(),
@@ -285,8 +334,9 @@ impl Bench {
                 uncertain_status: StatusCode::GATEWAY_TIMEOUT,
             },
             identified,
+            sees_breaks: true,
         };
-        effect.run().await.0.reply
+        effect.run().await.0
     }
 
     /// Waits until the attempt has outlasted its response limit and listens for a late answer.
@@ -314,6 +364,14 @@ impl Bench {
         let admitted = self.dispatcher.register.admit(admit).await.unwrap();
         assert!(admitted.permit.is_some());
     }
+}
+
+/// At first so many admissions may be decided.
+fn turns(at_first: usize) -> Arc<Turns> {
+    Arc::new(Turns {
+        queued: Semaphore::new(0),
+        may: Semaphore::new(at_first),
+    })
 }
 
 fn gateway(rules: &Arc<config::Upstream>) -> Arc<Gateway> {

@@ -1,0 +1,154 @@
+//! Whom the one that asked for an attempt hears from: once, with a report; or already while the answer
+//! comes, where that is too large to keep.
+//!
+//! What always holds: a caller that saw the whole of such an answer saw a recorded one, and what its
+//! head said of the operation is what the record says. Where that cannot be had, because the record
+//! does not commit in time or says something else, the answer ends incomplete: its head has gone out
+//! and can no longer be marked.
+//!
+//! What it does not do: read or word the answer.
+
+use tokio::sync::oneshot;
+
+use super::attempt::Report;
+use super::gateway::Judge;
+use crate::protocol::ids::AttemptId;
+use crate::protocol::operation::State;
+use crate::protocol::outcome::{Answer, AnswerClass};
+use crate::upstream::{Oversized, Passing, PassingBody};
+
+/// An answer too large to keep, for the one whose attempt brings it.
+#[derive(Debug)]
+pub struct PassedOn {
+    /// What its head proves; its content proves nothing, for it is not kept.
+    pub class: AnswerClass,
+    /// Its head.
+    pub head: Answer,
+    /// Length of its content in bytes, where the upstream said so.
+    pub length: Option<u64>,
+    /// Its content.
+    pub content: Content,
+}
+
+/// Content whose last piece waits for the record.
+pub struct Content {
+    passing: Passing,
+    released: oneshot::Receiver<()>,
+}
+
+impl Content {
+    /// As it goes out.
+    pub fn into_body(self) -> PassingBody {
+        self.passing.held_until(self.released)
+    }
+}
+
+/// Who is to hear of the end of an attempt.
+pub(super) enum Telling<F> {
+    /// Whoever asked for it, by a report.
+    Report(F),
+    /// Whoever asked for it and is reading the answer: by its last piece.
+    LastPiece(LastPiece),
+    /// Nobody, or nobody any more.
+    Nobody,
+}
+
+/// The last piece of an answer that is passed on. Dropped, it never comes.
+pub(super) struct LastPiece {
+    attempt: AttemptId,
+    class: AnswerClass,
+    release: oneshot::Sender<()>,
+}
+
+impl<F: FnOnce(Report)> Telling<F> {
+    /// The answer is too large to keep: whoever asked gets it as it comes.
+    pub(super) fn pass_on(self, attempt: AttemptId, oversized: Oversized, judge: &Judge) -> Self {
+        let Self::Report(tell) = self else {
+            return self;
+        };
+        let head = Answer {
+            status: oversized.status,
+            fields: oversized.fields,
+            body: None,
+        };
+        let class = judge.class(&head);
+        let (release, released) = oneshot::channel();
+        tell(Report::PassedOn(PassedOn {
+            class,
+            head,
+            length: oversized.length,
+            content: Content {
+                passing: oversized.content,
+                released,
+            },
+        }));
+        Self::LastPiece(LastPiece {
+            attempt,
+            class,
+            release,
+        })
+    }
+
+    /// Splits off whoever can hear only once, now; and whoever is still reading, later.
+    pub(super) fn now_and_later(self) -> (Self, Self) {
+        match self {
+            Self::Report(tell) => (Self::Report(tell), Self::Nobody),
+            Self::LastPiece(piece) => (Self::Nobody, Self::LastPiece(piece)),
+            Self::Nobody => (Self::Nobody, Self::Nobody),
+        }
+    }
+
+    /// The record did not commit in time, or never will.
+    pub(super) fn unrecorded(self, report: impl FnOnce() -> Report) {
+        match self {
+            Self::Report(tell) => tell(report()),
+            // Dropped.
+            Self::LastPiece(_) | Self::Nobody => {}
+        }
+    }
+
+    /// The record says this now.
+    pub(super) fn recorded(self, state: State, report: impl FnOnce(State) -> Report) {
+        match self {
+            Self::Report(tell) => tell(report(state)),
+            Self::LastPiece(piece) => piece.recorded(&state),
+            Self::Nobody => {}
+        }
+    }
+}
+
+impl LastPiece {
+    fn recorded(self, state: &State) {
+        let is_as_said = match (self.class, state) {
+            // Its head says that it proves nothing.
+            (AnswerClass::Ambiguous, _) => true,
+            (
+                AnswerClass::Applied | AnswerClass::Refused | AnswerClass::ConditionFailed,
+                State::Completed(completion),
+            ) => completion.attempt == Some(self.attempt),
+            (AnswerClass::NotProcessed, State::NotApplied(_)) => true,
+            (
+                AnswerClass::Applied | AnswerClass::Refused | AnswerClass::ConditionFailed,
+                State::Intended
+                | State::Uncertain
+                | State::NeedsAttention(_)
+                | State::NotApplied(_),
+            )
+            | (
+                AnswerClass::NotProcessed,
+                State::Intended | State::Uncertain | State::NeedsAttention(_) | State::Completed(_),
+            ) => false,
+        };
+        if is_as_said {
+            // Whoever is gone misses it.
+            let _gone = self.release.send(());
+        }
+    }
+}
+
+// Customer content never enters logs.
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Content")
+    }
+}

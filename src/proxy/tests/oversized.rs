@@ -1,0 +1,90 @@
+//! An answer too large to keep, and its record: its last piece waits for what the record says.
+
+use http_body_util::BodyExt as _;
+
+use super::commits::{bench_at, lost, of_records, stored};
+use super::*;
+use crate::protocol::operation::State;
+use crate::upstream::{Incomplete, PassingBody};
+
+const LENGTH: usize = 200_000;
+
+const KEEPING_LITTLE: &str = "
+    capability: [idempotent]
+    key: { header: Idempotency-Key, lifetime: 24h, value: derived }
+    timeouts: { connect: 2s, response: 5s, dispatch: 5s }
+    effects:
+      - on: POST /payments
+        once: { header: Idempotency-Key }
+        limits: { answer: 1KiB }
+";
+
+/// Answers one request with much content.
+fn verbose() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_request(&mut stream);
+        write!(stream, "HTTP/1.1 201 X\r\nContent-Length: {LENGTH}\r\n\r\n").unwrap();
+        stream.write_all(&vec![b'x'; LENGTH]).unwrap();
+        let _until_closed = stream.read(&mut [0]);
+    });
+    address
+}
+
+async fn passed_on(bench: &Bench) -> (Reply, PassingBody) {
+    let told = bench.carry_out(0, bench.identified(0, "k")).await;
+    let passing = told.passing.expect("it is passed on");
+    (told.reply, passing.content.into_body())
+}
+
+async fn whole(body: PassingBody) -> Result<usize, Incomplete> {
+    let all = tokio::time::timeout(LIMIT, body.collect()).await.unwrap();
+    all.map(|all| all.to_bytes().len())
+}
+
+/// The record commits late, but in time: until then its caller has not seen all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn its_end_waits_for_the_record() {
+    let memory = MemoryBackend::new(INSTANCE);
+    let (commit, commits) = std::sync::mpsc::channel::<()>();
+    let commits = Mutex::new(commits);
+    let (fates, records) = of_records(move |_| {
+        commits.lock().unwrap().recv().unwrap();
+        Fate::Answered
+    });
+    let mut bench = bench_at(verbose(), KEEPING_LITTLE, &memory, fates);
+    bench.dispatcher.record_timeout = LIMIT;
+    let (reply, mut body) = passed_on(&bench).await;
+    assert_eq!(reply.status, StatusCode::CREATED);
+    let mut seen = 0;
+    while let Ok(frame) = tokio::time::timeout(Duration::from_millis(300), body.frame()).await {
+        seen += frame.unwrap().unwrap().into_data().unwrap().len();
+    }
+    assert!(seen > 0 && seen < LENGTH, "{seen}");
+    assert_eq!(records.load(std::sync::atomic::Ordering::SeqCst), 1);
+    commit.send(()).unwrap();
+    assert_eq!(whole(body).await, Ok(LENGTH - seen));
+    assert!(matches!(
+        stored(&bench, "k").await.operation.state,
+        State::Completed(_)
+    ));
+}
+
+/// Its head has gone out unmarked. Where the record then does not commit in time, or never will, its
+/// caller must not believe that it saw an outcome.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_ends_incomplete_where_it_is_not_recorded() {
+    let faults: [fn() -> StoreError; 2] =
+        [lost, || StoreError::Poisoned("a failed commit".to_owned())];
+    for fault in faults {
+        let memory = MemoryBackend::new(INSTANCE);
+        let (fates, _) = of_records(move |_| Fate::NotDone(fault()));
+        let mut bench = bench_at(verbose(), KEEPING_LITTLE, &memory, fates);
+        bench.dispatcher.record_timeout = Duration::from_millis(100);
+        let (reply, body) = passed_on(&bench).await;
+        assert_eq!(reply.status, StatusCode::CREATED);
+        assert_eq!(whole(body).await, Err(Incomplete));
+    }
+}
