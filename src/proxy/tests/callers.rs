@@ -134,7 +134,9 @@ async fn served(bench: Bench) -> SocketAddr {
     let front = Front::new(shared, Arc::clone(&bench.gateways[0]));
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    tokio::spawn(listener::serve(socket, front, CancellationToken::new()));
+    let serving = listener::serve(socket, front, CancellationToken::new());
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+    tokio::spawn(serving);
     address
 }
 

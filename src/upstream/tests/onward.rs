@@ -25,7 +25,7 @@ fn small() -> Limits {
 
 /// Content in which a piece that is lost or misplaced shows.
 fn content(length: usize) -> Vec<u8> {
-    (0..length).map(|at| b'a' + (at / 7 % 26) as u8).collect()
+    (b'a'..=b'z').cycle().step_by(7).take(length).collect()
 }
 
 fn counted(length: usize) -> Vec<u8> {

@@ -10,9 +10,11 @@
 mod answers;
 mod bytes;
 mod drain;
+mod evidence;
 mod hygiene;
 mod lost_answer;
 mod network;
+mod oversized;
 mod ownership;
 mod person;
 mod register;

@@ -82,6 +82,14 @@ impl Script {
         Self::answer_raw(json_answer(status, body))
     }
 
+    /// The answer waits.
+    pub fn after(self, gate: &Gate) -> Self {
+        Self {
+            before_answer: Some(gate.clone()),
+            ..self
+        }
+    }
+
     /// How the connection goes on afterwards.
     pub fn then(self, ending: Ending) -> Self {
         Self { ending, ..self }
