@@ -152,3 +152,74 @@ impl std::fmt::Debug for Content {
         f.write_str("Content")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::protocol::ids::InstanceId;
+    use crate::protocol::operation::{Completion, Parked, WhyNot};
+    use crate::protocol::outcome::{Provenance, Verdict};
+
+    fn attempt(number: u64) -> AttemptId {
+        AttemptId {
+            instance: InstanceId(1),
+            number,
+        }
+    }
+
+    fn completed(by: Option<AttemptId>) -> State {
+        State::Completed(Completion {
+            verdict: Verdict::Applied,
+            provenance: Provenance::Answer,
+            attempt: by,
+            answer: None,
+            at: Clock::system().unwrap().now(),
+        })
+    }
+
+    fn is_released(class: AnswerClass, state: &State) -> bool {
+        let (release, mut released) = oneshot::channel();
+        let attempt = attempt(1);
+        let piece = LastPiece {
+            attempt,
+            class,
+            release,
+        };
+        piece.recorded(state);
+        released.try_recv().is_ok()
+    }
+
+    /// Its head has gone out: whoever sees its end may believe that.
+    #[test]
+    fn the_last_piece_goes_where_the_record_says_what_the_head_said() {
+        use AnswerClass::{Ambiguous, Applied, ConditionFailed, NotProcessed, Refused};
+        let not_applied = State::NotApplied(WhyNot::NotProcessed(422));
+        let states = [
+            completed(Some(attempt(1))),
+            completed(Some(attempt(2))),
+            completed(None),
+            not_applied,
+            State::Uncertain,
+            State::Intended,
+            State::NeedsAttention(Parked::NoStep),
+        ];
+        for (class, expected) in [
+            (Applied, [true, false, false, false, false, false, false]),
+            (Refused, [true, false, false, false, false, false, false]),
+            (
+                ConditionFailed,
+                [true, false, false, false, false, false, false],
+            ),
+            (
+                NotProcessed,
+                [false, false, false, true, false, false, false],
+            ),
+            // It said itself that it proves nothing.
+            (Ambiguous, [true; 7]),
+        ] {
+            let released = states.each_ref().map(|state| is_released(class, state));
+            assert_eq!(released, expected, "{class:?}");
+        }
+    }
+}
