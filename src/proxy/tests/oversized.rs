@@ -19,15 +19,37 @@ const KEEPING_LITTLE: &str = "
         limits: { answer: 1KiB }
 ";
 
+/// Not to its end within the response limit.
+const IMPATIENT: &str = "
+    capability: [idempotent]
+    key: { header: Idempotency-Key, lifetime: 24h, value: derived }
+    timeouts: { connect: 2s, response: 300ms, dispatch: 5s }
+    effects:
+      - on: POST /payments
+        once: { header: Idempotency-Key }
+        limits: { answer: 1KiB }
+";
+
 /// Answers one request with much content.
 fn verbose() -> SocketAddr {
+    stalling(None)
+}
+
+/// The same; the second half of it when told to.
+fn stalling(until: Option<std::sync::mpsc::Receiver<()>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         read_request(&mut stream);
         write!(stream, "HTTP/1.1 201 X\r\nContent-Length: {LENGTH}\r\n\r\n").unwrap();
-        stream.write_all(&vec![b'x'; LENGTH]).unwrap();
+        stream.write_all(&[b'x'; LENGTH / 2]).unwrap();
+        if let Some(until) = until
+            && until.recv().is_err()
+        {
+            return;
+        }
+        let _may_be_closed = stream.write_all(&[b'x'; LENGTH / 2]);
         let _until_closed = stream.read(&mut [0]);
     });
     address
@@ -87,4 +109,39 @@ async fn it_ends_incomplete_where_it_is_not_recorded() {
         assert_eq!(reply.status, StatusCode::CREATED);
         assert_eq!(whole(body).await, Err(Incomplete));
     }
+}
+
+/// The response limit passes in its midst: UNCERTAIN, and read on. It is passed on while it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_outlasts_the_response_limit_is_passed_on_to_its_end() {
+    let (go, until) = std::sync::mpsc::channel();
+    let bench = Bench::new(stalling(Some(until)), IMPATIENT, Box::new(|_| ()));
+    let (_, identified) = bench.identified(0, "k");
+    let (reply, body) = passed_on(&bench).await;
+    assert_eq!(reply.status, StatusCode::CREATED);
+    let late = async {
+        bench.until_listening(&identified.key).await;
+        go.send(()).unwrap();
+    };
+    let (read, ()) = tokio::join!(whole(body), late);
+    assert_eq!(read, Ok(LENGTH));
+    // Whoever saw all of it saw a recorded outcome.
+    let state = stored(&bench, "k").await.operation.state;
+    assert!(matches!(state, State::Completed(_)), "{state:?}");
+}
+
+/// The same, and a settle step acts meanwhile: it closes the attempt first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_closed_to_settle_ends_incomplete() {
+    let (_never, until) = std::sync::mpsc::channel();
+    let bench = Bench::new(stalling(Some(until)), IMPATIENT, Box::new(|_| ()));
+    let (_, identified) = bench.identified(0, "k");
+    let (_, body) = passed_on(&bench).await;
+    let settling = async {
+        bench.until_listening(&identified.key).await;
+        bench.dispatcher.waiters.ask_to_close(&identified.key);
+    };
+    let (read, ()) = tokio::join!(whole(body), settling);
+    assert_eq!(read, Err(Incomplete));
+    assert_eq!(stored(&bench, "k").await.operation.state, State::Uncertain);
 }

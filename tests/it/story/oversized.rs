@@ -157,3 +157,23 @@ fn a_caller_that_could_not_see_it_break_off_gets_its_head() {
     assert_eq!(told.field("fencepost-body"), Some("not-kept"));
     assert_eq!(state(&proxy, "k"), "COMPLETED");
 }
+
+/// All content that is held at once has one limit. Requests take room too.
+#[test]
+fn one_for_which_there_is_no_room_is_passed_on_and_not_kept() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let setup = Setup::opaque(upstream.address()).with("limits: { buffered_bodies: 64KiB }");
+    let proxy = Proxy::start(setup);
+    let large = format!(r#"{{"note":"{}"}}"#, content(40_000));
+    for (key, request, kept) in [("large", large.as_str(), false), ("small", "{}", true)] {
+        upstream.next(Script::answer_raw(counted(201, 40_000)));
+        let first = pay(&proxy, key, request).send();
+        assert_eq!((first.status, first.text()), (201, content(40_000)));
+        let again = pay(&proxy, key, request).send();
+        if kept {
+            assert_replayed(&again, &first);
+        } else {
+            assert_not_kept(&again, 201);
+        }
+    }
+}
