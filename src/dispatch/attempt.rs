@@ -59,8 +59,6 @@ pub enum Asked {
     Draining,
 }
 
-type AskedOrNot = Result<Asked, StoreError>;
-
 /// What became of an attempt, for the request that started it.
 #[derive(Debug)]
 pub enum Report {
@@ -123,7 +121,7 @@ impl Dispatcher {
         wanted: Wanted,
         connection: Option<Reserved>,
         load: Load,
-        tell: oneshot::Sender<AskedOrNot>,
+        tell: oneshot::Sender<Result<Asked, StoreError>>,
     ) {
         if self.supervisor.is_draining() {
             return told_or_gone(tell, Ok(Asked::Draining));

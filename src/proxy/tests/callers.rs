@@ -124,6 +124,10 @@ async fn an_operation_whose_upstream_has_left_the_config_stays_uncertain() {
 
 /// A listener in front of the first upstream. Its address.
 async fn served(bench: Bench) -> SocketAddr {
+    served_until(bench, CancellationToken::new()).await
+}
+
+async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
     let shared = Arc::new(Shared::new(
         Arc::new(bench.config),
         bench.dispatcher,
@@ -134,7 +138,7 @@ async fn served(bench: Bench) -> SocketAddr {
     let front = Front::new(shared, Arc::clone(&bench.gateways[0]));
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    let serving = listener::serve(socket, front, CancellationToken::new());
+    let serving = listener::serve(socket, front, closing);
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     tokio::spawn(serving);
     address
@@ -208,4 +212,34 @@ async fn a_register_that_is_poisoned_after_a_byte_has_left_is_answered_completel
     let told = told_at(address).await;
     assert_complete(&told, 201, "ok");
     assert!(told.contains("fencepost-state: uncertain"), "{told}");
+}
+
+/// The listener closes while the upstream works: whoever waits for its answer gets it, or hears, once
+/// the drain is over, that nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_is_answered_though_its_listener_closes() {
+    for is_over in [false, true] {
+        let delay = (!is_over).then_some(Duration::from_millis(300));
+        let upstream = Counting::answering_first_after(delay);
+        let bench = Bench::new(upstream.address, IDEMPOTENT, Box::new(|_| ()));
+        let supervisor = bench.dispatcher.supervisor.clone();
+        let closing = CancellationToken::new();
+        let address = served_until(bench, closing.clone()).await;
+        let stopping = async {
+            while upstream.requests() == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            supervisor.begin_drain();
+            closing.cancel();
+            if is_over {
+                supervisor.end_drain();
+            }
+        };
+        let (told, ()) = tokio::join!(told_at(address), stopping);
+        if is_over {
+            assert_complete(&told, 504, "outcome-uncertain");
+        } else {
+            assert_complete(&told, 201, "ok");
+        }
+    }
 }

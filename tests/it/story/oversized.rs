@@ -164,7 +164,7 @@ fn one_for_which_there_is_no_room_is_passed_on_and_not_kept() {
     let upstream = Upstream::start(Keys::Ignored);
     let setup = Setup::opaque(upstream.address()).with("limits: { buffered_bodies: 64KiB }");
     let proxy = Proxy::start(setup);
-    let large = format!(r#"{{"note":"{}"}}"#, content(40_000));
+    let large = format!(r#"{{"note":"{}"}}"#, content(50_000));
     for (key, request, kept) in [("large", large.as_str(), false), ("small", "{}", true)] {
         upstream.next(Script::answer_raw(counted(201, 40_000)));
         let first = pay(&proxy, key, request).send();
