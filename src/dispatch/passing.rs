@@ -20,6 +20,8 @@ use crate::upstream::{Oversized, Passing, PassingBody};
 /// An answer too large to keep, for the one whose attempt brings it.
 #[derive(Debug)]
 pub struct PassedOn {
+    /// The attempt.
+    pub attempt: AttemptId,
     /// What its head proves; its content proves nothing, for it is not kept.
     pub class: AnswerClass,
     /// Its head.
@@ -74,6 +76,7 @@ impl<F: FnOnce(Report)> Telling<F> {
         let class = judge.class(&head);
         let (release, released) = oneshot::channel();
         tell(Report::PassedOn(PassedOn {
+            attempt,
             class,
             head,
             length: oversized.length,

@@ -19,11 +19,11 @@ use crate::clock;
 use crate::config::Protect;
 use crate::dispatch::attempt::{Asked, Dispatcher, Report};
 use crate::dispatch::gateway::Gateway;
-use crate::dispatch::waiters::Ticket;
+use crate::dispatch::waiters::{Ended, Ticket};
 use crate::protocol::command::{Admission, Ruling};
-use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::State;
-use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::outcome::{Evidence, Interruption, Unsent};
 use crate::protocol::rejection::Rejection;
 use crate::protocol::time::Millis;
 use crate::protocol::view::Record;
@@ -237,7 +237,10 @@ impl Effect {
                 turn,
                 evidence,
             }) => (attempt, Some(*state), turn.admitted, evidence),
-            Some(Report::PassedOn(passed)) => return After::Told(Teller::passed_on(key, passed)),
+            Some(Report::PassedOn(passed)) => {
+                self.settle_once_it_ends(passed.attempt, ticket);
+                return After::Told(Teller::passed_on(key, passed));
+            }
             // The record did not commit in time: whatever the upstream said, it is not certain yet.
             Some(Report::Unrecorded { attempt, evidence }) => (attempt, None, 0, evidence),
             None => return After::Told(self.teller.uncertain(key)),
@@ -271,6 +274,24 @@ impl Effect {
             }
             Evidence::NotSent(_) | Evidence::Interrupted { .. } => After::Told(told),
         }
+    }
+
+    /// Its caller is told already: should the attempt end in doubt, settling begins then. An attempt that
+    /// outlasts its limit goes on, and its answer goes on being passed on: that one is for the pass.
+    fn settle_once_it_ends(&self, attempt: AttemptId, ticket: &mut Ticket) {
+        let key = ticket.key().clone();
+        // The one that is older than the attempt misses nothing of it.
+        let mut ticket = std::mem::replace(ticket, self.dispatcher.waiters.watch(&key));
+        let (supervisor, reconciler) =
+            (self.dispatcher.supervisor.clone(), self.reconciler.clone());
+        self.dispatcher.supervisor.background(async move {
+            tokio::select! {
+                ended = end_of(attempt, &mut ticket) => if ended.state.is_in_doubt() && !may_go_on(&ended) {
+                    reconciler.wake(&ended.key);
+                },
+                () = supervisor.draining() => {}
+            }
+        });
     }
 
     /// `None`: decide again from the start.
@@ -346,6 +367,27 @@ impl Effect {
         self.teller
             .fault(&self.identified.key, &Fault::NoRoute { why })
     }
+}
+
+/// The end of an attempt, as it is recorded first.
+async fn end_of(attempt: AttemptId, ticket: &mut Ticket) -> Arc<Ended> {
+    loop {
+        let ended = ticket.next().await;
+        if ended.attempt == Some(attempt) {
+            return ended;
+        }
+    }
+}
+
+/// May its answer still come, or is it at least not certain that it does not?
+fn may_go_on(ended: &Ended) -> bool {
+    matches!(
+        ended.evidence,
+        Some(Evidence::Interrupted {
+            why: Interruption::Timeout,
+            ..
+        })
+    )
 }
 
 /// Why a request was not carried out to its end.

@@ -1,8 +1,10 @@
 //! An answer too large to keep, and its record: its last piece waits for what the record says.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http_body_util::BodyExt as _;
 
-use super::commits::{bench_at, lost, of_records, stored};
+use super::commits::{bench_at, lost, of_records, stored, until_completed};
 use super::*;
 use crate::protocol::operation::State;
 use crate::upstream::{Incomplete, PassingBody};
@@ -29,6 +31,24 @@ const IMPATIENT: &str = "
         once: { header: Idempotency-Key }
         limits: { answer: 1KiB }
 ";
+
+/// Breaks off in the midst of much content, and answers the second request in few words.
+fn breaking_off() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut first, _) = listener.accept().unwrap();
+        read_request(&mut first);
+        write!(first, "HTTP/1.1 201 X\r\nContent-Length: {LENGTH}\r\n\r\n").unwrap();
+        first.write_all(&[b'x'; LENGTH / 2]).unwrap();
+        drop(first);
+        let (mut second, _) = listener.accept().unwrap();
+        read_request(&mut second);
+        answer(&mut second, 201);
+        let _until_closed = second.read(&mut [0]);
+    });
+    address
+}
 
 /// Answers one request with much content.
 fn verbose() -> SocketAddr {
@@ -67,14 +87,14 @@ async fn whole(body: PassingBody) -> Result<usize, Incomplete> {
 }
 
 /// The record commits late, but in time: until then its caller has not seen all of it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn its_end_waits_for_the_record() {
     let memory = MemoryBackend::new(INSTANCE);
-    let (commit, commits) = std::sync::mpsc::channel::<()>();
-    let commits = Mutex::new(commits);
-    let (fates, records) = of_records(move |_| {
-        commits.lock().unwrap().recv().unwrap();
-        Fate::Answered
+    let commits: Arc<AtomicBool> = Arc::default();
+    let may = Arc::clone(&commits);
+    let (fates, records) = of_records(move |_| match may.load(Ordering::SeqCst) {
+        true => Fate::Answered,
+        false => Fate::NotDone(lost()),
     });
     let mut bench = bench_at(verbose(), KEEPING_LITTLE, &memory, fates);
     bench.dispatcher.record_timeout = LIMIT;
@@ -85,8 +105,8 @@ async fn its_end_waits_for_the_record() {
         seen += frame.unwrap().unwrap().into_data().unwrap().len();
     }
     assert!(seen > 0 && seen < LENGTH, "{seen}");
-    assert_eq!(records.load(std::sync::atomic::Ordering::SeqCst), 1);
-    commit.send(()).unwrap();
+    assert!(records.load(Ordering::SeqCst) > 0, "it waits for nothing");
+    commits.store(true, Ordering::SeqCst);
     assert_eq!(whole(body).await, Ok(LENGTH - seen));
     assert!(matches!(
         stored(&bench, "k").await.operation.state,
@@ -144,4 +164,13 @@ async fn one_that_is_closed_to_settle_ends_incomplete() {
     let (read, ()) = tokio::join!(whole(body), settling);
     assert_eq!(read, Err(Incomplete));
     assert_eq!(stored(&bench, "k").await.operation.state, State::Uncertain);
+}
+
+/// Its caller has been told, and settling begins all the same, before any pass looks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_breaks_off_is_settled_at_once() {
+    let bench = Bench::new(breaking_off(), KEEPING_LITTLE, Box::new(|_| ()));
+    let (_, body) = passed_on(&bench).await;
+    assert_eq!(whole(body).await, Err(Incomplete));
+    until_completed(&bench, "k").await;
 }
