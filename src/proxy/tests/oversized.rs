@@ -32,6 +32,11 @@ const IMPATIENT: &str = "
         limits: { answer: 1KiB }
 ";
 
+/// Half of the content.
+fn half() -> Vec<u8> {
+    vec![b'x'; LENGTH / 2]
+}
+
 /// Breaks off in the midst of much content, and answers the second request in few words.
 fn breaking_off() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -40,7 +45,7 @@ fn breaking_off() -> SocketAddr {
         let (mut first, _) = listener.accept().unwrap();
         read_request(&mut first);
         write!(first, "HTTP/1.1 201 X\r\nContent-Length: {LENGTH}\r\n\r\n").unwrap();
-        first.write_all(&[b'x'; LENGTH / 2]).unwrap();
+        first.write_all(&half()).unwrap();
         drop(first);
         let (mut second, _) = listener.accept().unwrap();
         read_request(&mut second);
@@ -63,13 +68,13 @@ fn stalling(until: Option<std::sync::mpsc::Receiver<()>>) -> SocketAddr {
         let (mut stream, _) = listener.accept().unwrap();
         read_request(&mut stream);
         write!(stream, "HTTP/1.1 201 X\r\nContent-Length: {LENGTH}\r\n\r\n").unwrap();
-        stream.write_all(&[b'x'; LENGTH / 2]).unwrap();
+        stream.write_all(&half()).unwrap();
         if let Some(until) = until
             && until.recv().is_err()
         {
             return;
         }
-        let _may_be_closed = stream.write_all(&[b'x'; LENGTH / 2]);
+        let _may_be_closed = stream.write_all(&half());
         let _until_closed = stream.read(&mut [0]);
     });
     address
@@ -92,9 +97,12 @@ async fn its_end_waits_for_the_record() {
     let memory = MemoryBackend::new(INSTANCE);
     let commits: Arc<AtomicBool> = Arc::default();
     let may = Arc::clone(&commits);
-    let (fates, records) = of_records(move |_| match may.load(Ordering::SeqCst) {
-        true => Fate::Answered,
-        false => Fate::NotDone(lost()),
+    let (fates, records) = of_records(move |_| {
+        if may.load(Ordering::SeqCst) {
+            Fate::Answered
+        } else {
+            Fate::NotDone(lost())
+        }
     });
     let mut bench = bench_at(verbose(), KEEPING_LITTLE, &memory, fates);
     bench.dispatcher.record_timeout = LIMIT;
