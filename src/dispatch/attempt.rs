@@ -2,8 +2,10 @@
 //!
 //! What always holds: the caller is answered with what the record holds after the transaction, never
 //! with what its attempt read; if that takes longer than `record_timeout` the caller is told that
-//! nothing is recorded yet, and recording is tried again while the process lives. An attempt that
-//! runs into its response limit is recorded as interrupted and goes on listening.
+//! nothing is recorded yet, and recording is tried again while the process lives. The one exception is
+//! an answer too large to keep: it goes out while it comes, but for its end (`passing`). An attempt that
+//! runs into its response limit is recorded as interrupted and goes on listening until somebody settles
+//! it or the process drains. A request that its caller gave up before it was decided is not decided.
 //!
 //! What it does not do: choose what to send (`wire`), or whether (`protocol`).
 
