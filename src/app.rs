@@ -47,6 +47,7 @@ use crate::store::sqlite::{self, BackupError, OpenError, Remember, Restored, Sql
 use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::EndpointError;
+use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 
 use reload::Reloader;
@@ -149,7 +150,8 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
         };
-        let gateways = Arc::new(gateways::open(&config, None, &clock)?);
+        let bodies = BodyBudget::new(config.limits.buffered_bodies);
+        let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let turnstile = Turnstile::default();
         let shared = Shared::new(
@@ -158,6 +160,7 @@ impl Instance {
             reconciler.clone(),
             fingerprint_key,
             turnstile.names().await,
+            bodies,
         );
         let sockets = bind_upstreams(&config).await?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());

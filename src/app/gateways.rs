@@ -13,15 +13,17 @@ use crate::clock::Clock;
 use crate::config::{self, Action, Config};
 use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
+use crate::wire::body::BodyBudget;
 
 /// Largest content of an answer where no effect says less.
 const ANSWER_BYTES: usize = 1024 * 1024;
 
-/// `before`: those in force, if any.
+/// `before`: those in force, if any. `bodies`: the room for all content that is held.
 pub(super) fn open(
     config: &Config,
     before: Option<&Gateways>,
     clock: &Clock,
+    bodies: &BodyBudget,
 ) -> Result<Gateways, AppError> {
     let open = |upstream: &Arc<config::Upstream>| {
         let before = before.and_then(|before| before.by_id(&upstream.id));
@@ -32,7 +34,7 @@ pub(super) fn open(
                 pool: before.pool.clone(),
                 pass: before.pass.clone(),
             },
-            None => opened(upstream, clock)?,
+            None => opened(upstream, clock, bodies)?,
         };
         Ok(Arc::new(gateway))
     };
@@ -44,7 +46,11 @@ pub(super) fn open(
     Ok(Gateways::new(all))
 }
 
-fn opened(upstream: &Arc<config::Upstream>, clock: &Clock) -> Result<Gateway, AppError> {
+fn opened(
+    upstream: &Arc<config::Upstream>,
+    clock: &Clock,
+    bodies: &BodyBudget,
+) -> Result<Gateway, AppError> {
     let tls = TlsMaterial {
         ca: upstream.tls.ca.clone(),
         client_cert: upstream.tls.client_cert.clone(),
@@ -53,7 +59,7 @@ fn opened(upstream: &Arc<config::Upstream>, clock: &Clock) -> Result<Gateway, Ap
     let endpoint = Endpoint::new(&upstream.url.to_string(), &tls, upstream.fresh_connections)
         .map_err(|error| AppError::Upstream(upstream.name.clone(), error))?;
     let limits = limits(upstream);
-    let pool = EffectPool::new(endpoint.clone(), limits, clock.clone());
+    let pool = EffectPool::within(bodies.clone(), endpoint.clone(), limits, clock.clone());
     let pass = PassThrough::new(endpoint.clone(), &limits);
     Ok(Gateway {
         config: Arc::clone(upstream),

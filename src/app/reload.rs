@@ -256,7 +256,8 @@ impl Inner {
             return Err(fixed);
         }
         let known = self.gateways.now();
-        let gateways = gateways::open(after, Some(&known), &self.dispatcher.clock).map_err(told)?;
+        let (clock, shared) = (&self.dispatcher.clock, self.shared.now());
+        let gateways = gateways::open(after, Some(&known), clock, shared.bodies()).map_err(told)?;
         let sockets = self.bind_new(after).await.map_err(told)?;
         if is_same_for_all(&before, after) {
             let names = self.shared.now().names().clone();

@@ -2,8 +2,10 @@
 //!
 //! What always holds: the caller is answered with what the record holds after the transaction, never
 //! with what its attempt read; if that takes longer than `record_timeout` the caller is told that
-//! nothing is recorded yet, and recording is tried again while the process lives. An attempt that
-//! runs into its response limit is recorded as interrupted and goes on listening.
+//! nothing is recorded yet, and recording is tried again while the process lives. The one exception is
+//! an answer too large to keep: it goes out while it comes, but for its end (`passing`). An attempt that
+//! runs into its response limit is recorded as interrupted and goes on listening until somebody settles
+//! it or the process drains. A request that its caller gave up before it was decided is not decided.
 //!
 //! What it does not do: choose what to send (`wire`), or whether (`protocol`).
 
@@ -14,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::gateway::Load;
+use super::passing::{PassedOn, Telling};
 use super::supervisor::Supervisor;
 use super::turnstile::Held;
 use super::waiters::{Ended, Ticket, Waiters};
@@ -25,9 +28,9 @@ use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::policy::LISTEN;
 use crate::protocol::view::Record as Found;
 use crate::store::permit::{Permit, Receipt};
-use crate::store::{Admitted, Register, StoreError};
+use crate::store::{self, Admitted, Register, StoreError};
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::{Reserved, Sent};
+use crate::upstream::{self, Outbound, Reserved, Sent};
 
 /// Everything an attempt needs that outlives it. Cheap to clone.
 #[derive(Clone)]
@@ -73,6 +76,8 @@ pub enum Report {
         /// What the attempt showed.
         evidence: Evidence,
     },
+    /// The answer is too large to keep and still comes; its last piece waits for the record.
+    PassedOn(PassedOn),
     /// Not recorded within `record_timeout`, or never again by this process: nothing is certain.
     Unrecorded {
         /// The attempt.
@@ -94,56 +99,58 @@ impl Dispatcher {
 
     /// Asks for admission and, where it is granted, makes the attempt: all in a task of its own,
     /// detached from whoever asked, so that a granted permit is never dropped with its caller. `names`
-    /// are held until the register has answered.
-    /// The receiver fails only if the task died.
-    pub fn ask(
+    /// are held until the register has answered. Dropping the future withdraws what is not decided yet.
+    /// `None`: the task died.
+    pub async fn ask(
         &self,
         admit: Admit,
         connection: Option<Reserved>,
         load: Load,
         names: Held,
-    ) -> oneshot::Receiver<Result<Asked, StoreError>> {
+    ) -> Option<Result<Asked, StoreError>> {
         let (tell, told) = oneshot::channel();
+        // Given up with this future, when the caller hangs up.
+        let (_interest, wanted) = store::interest();
         let dispatcher = self.clone();
         self.supervisor.effect(async move {
-            // A caller that hung up before the commit withdraws.
-            if tell.is_closed() {
-                return;
-            }
             if dispatcher.supervisor.is_draining() {
                 return told_or_gone(tell, Ok(Asked::Draining));
             }
-            let admitted = dispatcher.register.admit(admit).await;
+            let admitted = dispatcher.register.admit_while(wanted, admit).await;
             // It is in the register now: whoever wants to change names finds it there.
             drop(names);
-            let Admitted { admission, permit } = match admitted {
-                Ok(admitted) => admitted,
-                Err(fault) => return told_or_gone(tell, Err(fault)),
-            };
-            match (permit, connection) {
-                (Some(permit), Some(connection)) => {
-                    let report = move |report| {
-                        told_or_gone(tell, Ok(Asked::Made(Box::new(admission), Box::new(report))));
-                    };
-                    dispatcher.make(permit, connection, load, report).await;
-                }
-                (Some(permit), None) => {
-                    // Not granted without a connection; if it ever were, nothing can have been sent.
-                    let receipt = permit.finish(Evidence::NotSent(Unsent::ConnectionLost));
-                    let ticket = dispatcher.waiters.watch(&admission.key);
-                    let report = move |report| {
-                        told_or_gone(tell, Ok(Asked::Made(Box::new(admission), Box::new(report))));
-                    };
-                    dispatcher
-                        .settle_receipt(&ticket, receipt, Some(report))
-                        .await;
-                }
-                (None, connection) => {
-                    told_or_gone(tell, Ok(Asked::Ruled(Box::new(admission), connection)));
-                }
+            match admitted {
+                Ok(admitted) => dispatcher.ruled(admitted, connection, load, tell).await,
+                Err(fault) => told_or_gone(tell, Err(fault)),
             }
         });
-        told
+        told.await.ok()
+    }
+
+    /// Makes the attempt, if one was granted.
+    async fn ruled(
+        &self,
+        admitted: Admitted,
+        connection: Option<Reserved>,
+        load: Load,
+        tell: oneshot::Sender<Result<Asked, StoreError>>,
+    ) {
+        let Admitted { admission, permit } = admitted;
+        let Some(permit) = permit else {
+            return told_or_gone(tell, Ok(Asked::Ruled(Box::new(admission), connection)));
+        };
+        let key = admission.key.clone();
+        let report = move |report| {
+            told_or_gone(tell, Ok(Asked::Made(Box::new(admission), Box::new(report))));
+        };
+        let telling = Telling::Report(report);
+        if let Some(connection) = connection {
+            return self.make(permit, connection, load, telling).await;
+        }
+        // Not granted without a connection; if it ever were, nothing can have been sent.
+        let receipt = permit.finish(Evidence::NotSent(Unsent::ConnectionLost));
+        let ticket = self.waiters.watch(&key);
+        self.settle_receipt(&ticket, receipt, telling).await;
     }
 
     /// Makes a resend that was granted, in a task of its own.
@@ -156,11 +163,8 @@ impl Dispatcher {
         let (tell, told) = oneshot::channel();
         let dispatcher = self.clone();
         self.supervisor.effect(async move {
-            dispatcher
-                .make(permit, connection, load, move |report| {
-                    told_or_gone(tell, report);
-                })
-                .await;
+            let telling = Telling::Report(move |report| told_or_gone(tell, report));
+            dispatcher.make(permit, connection, load, telling).await;
         });
         told
     }
@@ -170,7 +174,7 @@ impl Dispatcher {
         permit: Permit,
         connection: Reserved,
         load: Load,
-        tell: impl FnOnce(Report) + Send,
+        telling: Telling<impl FnOnce(Report) + Send>,
     ) {
         let _in_flight = self.metrics.in_flight();
         let key = permit.grant().key.clone();
@@ -181,35 +185,37 @@ impl Dispatcher {
             // Dropped unused, the connection goes back.
             drop(connection);
             let receipt = permit.finish(Evidence::NotSent(unsent));
-            return self.settle_receipt(&ticket, receipt, Some(tell)).await;
+            return self.settle_receipt(&ticket, receipt, telling).await;
         }
         let outbound = match load.outbound(permit.grant()) {
             Ok(outbound) => outbound,
             Err(unfit) => {
                 tracing::error!(operation = %key.id, error = %unfit, "the upstream's key does not fit");
                 let receipt = permit.finish(Evidence::NotSent(Unsent::Unfit));
-                return self.settle_receipt(&ticket, receipt, Some(tell)).await;
+                return self.settle_receipt(&ticket, receipt, telling).await;
             }
         };
-        let judge = load.judge();
         let begun = clock::boottime();
-        match connection
-            .send(permit, outbound, move |answer| judge.class(answer))
-            .await
-        {
+        let (sent, telling) = send(connection, permit, outbound, &load, telling).await;
+        match sent {
             Sent::Ended(receipt) => {
                 if matches!(receipt.evidence(), Evidence::Answered { .. }) {
                     self.metrics.upstream_took(clock::boottime().since(begun));
                 }
-                self.settle_receipt(&ticket, receipt, Some(tell)).await;
+                self.settle_receipt(&ticket, receipt, telling).await;
             }
             Sent::Interrupted { receipt, late } => {
-                self.settle_receipt(&ticket, receipt, Some(tell)).await;
-                let receipt = late
-                    .wait(Duration::from_millis(LISTEN.0), closing.asked())
-                    .await;
-                self.settle_receipt(&ticket, receipt, None::<fn(Report)>)
-                    .await;
+                let (now, later) = telling.now_and_later();
+                self.settle_receipt(&ticket, receipt, now).await;
+                // A drain does not wait for what may never come: the next process settles.
+                let close = async {
+                    tokio::select! {
+                        () = closing.asked() => {}
+                        () = self.supervisor.draining() => {}
+                    }
+                };
+                let receipt = late.wait(Duration::from_millis(LISTEN.0), close).await;
+                self.settle_receipt(&ticket, receipt, later).await;
             }
         }
     }
@@ -236,8 +242,12 @@ impl Dispatcher {
         &self,
         ticket: &Ticket,
         receipt: Receipt,
-        mut tell: Option<impl FnOnce(Report)>,
+        mut telling: Telling<impl FnOnce(Report)>,
     ) {
+        let unrecorded = || Report::Unrecorded {
+            attempt: receipt.attempt(),
+            evidence: receipt.evidence().clone(),
+        };
         let recording = self.record(ticket.key(), &receipt);
         tokio::pin!(recording);
         let in_time = tokio::time::timeout(self.record_timeout, &mut recording).await;
@@ -249,38 +259,27 @@ impl Dispatcher {
                     attempt = %receipt.attempt(),
                     "the outcome is not recorded in time; the caller is told that it is uncertain"
                 );
-                if let Some(tell) = tell.take() {
-                    tell(Report::Unrecorded {
-                        attempt: receipt.attempt(),
-                        evidence: receipt.evidence().clone(),
-                    });
-                }
+                std::mem::replace(&mut telling, Telling::Nobody).unrecorded(unrecorded);
                 recording.await
             }
         };
-        let (attempt, evidence) = (receipt.attempt(), receipt.evidence().clone());
         let Some((state, turn)) = recorded else {
-            if let Some(tell) = tell {
-                tell(Report::Unrecorded { attempt, evidence });
-            }
-            return;
+            return telling.unrecorded(unrecorded);
         };
-        let ended = Ended {
+        let (attempt, evidence) = (receipt.attempt(), receipt.evidence().clone());
+        self.waiters.publish(Ended {
             key: ticket.key().clone(),
             turn,
             attempt: Some(attempt),
             state: state.clone(),
             evidence: Some(evidence.clone()),
-        };
-        self.waiters.publish(ended);
-        if let Some(tell) = tell {
-            tell(Report::Recorded {
-                attempt,
-                state: Box::new(state),
-                turn,
-                evidence,
-            });
-        }
+        });
+        telling.recorded(state, |state| Report::Recorded {
+            attempt,
+            state: Box::new(state),
+            turn,
+            evidence,
+        });
     }
 
     /// Records until it is recorded; `None` where this process never can again.
@@ -321,6 +320,38 @@ impl Dispatcher {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(2));
         }
+    }
+}
+
+/// Sends, and passes an answer on that is too large to keep, to whoever takes one.
+async fn send<F: FnOnce(Report) + Send>(
+    connection: Reserved,
+    permit: Permit,
+    outbound: Outbound,
+    load: &Load,
+    telling: Telling<F>,
+) -> (Sent, Telling<F>) {
+    let attempt = permit.grant().attempt;
+    let (onward, mut arrival) = upstream::onward();
+    let onward = load.passes_on().then_some(onward);
+    let (judge, judging) = (load.judge(), load.judge());
+    let sending = connection.send_passing_on(
+        permit,
+        outbound,
+        move |answer| judging.class(answer),
+        onward,
+    );
+    tokio::pin!(sending);
+    tokio::select! {
+        biased;
+        Some(oversized) = arrival.wait() => {
+            let telling = telling.pass_on(attempt, oversized, &judge);
+            (sending.await, telling)
+        }
+        sent = &mut sending => match arrival.take() {
+            Some(oversized) => (sent, telling.pass_on(attempt, oversized, &judge)),
+            None => (sent, telling),
+        },
     }
 }
 

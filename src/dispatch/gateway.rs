@@ -43,6 +43,7 @@ pub struct Load {
     outbound: Outbound,
     key: Option<config::KeyRule>,
     judge: Judge,
+    passes_on: bool,
 }
 
 /// What an answer proves, by route.
@@ -110,6 +111,7 @@ impl Gateway {
             outbound,
             key: self.config.key.clone(),
             judge,
+            passes_on: false,
         })
     }
 
@@ -145,6 +147,16 @@ impl Load {
             .with_field(rule.header.as_str().as_bytes(), key.as_bytes())
     }
 
+    /// For a caller that takes an answer which is too large to keep, as it comes.
+    pub fn passing_on(self, passes_on: bool) -> Self {
+        Self { passes_on, ..self }
+    }
+
+    /// Is such an answer passed on?
+    pub(super) fn passes_on(&self) -> bool {
+        self.passes_on
+    }
+
     /// What an answer proves.
     pub fn judge(&self) -> Judge {
         self.judge.clone()
@@ -166,7 +178,8 @@ impl Judge {
         }
     }
 
-    fn class_here(&self, answer: &Answer) -> AnswerClass {
+    /// The same, where there is not much content to look into.
+    pub(super) fn class_here(&self, answer: &Answer) -> AnswerClass {
         let facts = AnswerFacts {
             status: answer.status,
             fields: &answer.fields,

@@ -1,9 +1,9 @@
 //! One attempt, from its permit to its record, and whoever waits for it.
 //!
 //! What lives here: [`attempt`] sends on a permit, records what was seen and tells the waiters;
-//! [`gateway`] is one upstream ready to be sent to; [`waiters`] wakes those
-//! who joined; [`supervisor`] keeps the tasks; [`live`] and [`turnstile`] are how a config changes
-//! meanwhile.
+//! [`passing`] hands on an answer too large to keep; [`gateway`] is one upstream ready to be sent to;
+//! [`waiters`] wakes those who joined; [`supervisor`] keeps the tasks; [`live`] and [`turnstile`] are
+//! how a config changes meanwhile.
 //!
 //! What always holds: once its intent is committed an attempt belongs to a tracked task that no
 //! caller can cancel; nobody is told an end before it is recorded.
@@ -13,6 +13,7 @@
 pub mod attempt;
 pub mod gateway;
 pub mod live;
+pub mod passing;
 pub mod supervisor;
 pub mod turnstile;
 pub mod waiters;

@@ -4,6 +4,7 @@
 //!
 //! What it does not do: repeat the reference of the config (`config/fencepost.yaml`).
 
+pub mod answers;
 pub mod config;
 pub mod expressions;
 pub mod identity;

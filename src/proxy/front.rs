@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
 use super::pipeline::Effect;
-use super::told::{Counted, Teller};
+use super::told::{Counted, Teller, Told};
 use crate::config::{Config, Protect};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
@@ -26,7 +26,7 @@ use crate::protocol::operation::IdentityOrigin;
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
 use crate::telemetry::metrics::RouteLabels;
-use crate::upstream::PassThroughError;
+use crate::upstream::{PassThroughError, PassingBody};
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::hygiene;
@@ -35,8 +35,9 @@ use crate::wire::problem::{self, About, Fault, Row};
 use crate::wire::reply::Reply;
 use crate::wire::route::{Routed, Router};
 
-/// Content of what callers are sent: ours, or an upstream's, streaming.
-pub type Content = Either<Full<Bytes>, Incoming>;
+/// Content of what callers are sent: ours and whatever is kept, or an upstream's as it comes: of no
+/// effect, or too large to keep.
+pub type Content = Either<Full<Bytes>, Either<Incoming, PassingBody>>;
 
 /// What all fronts of an instance share.
 pub struct Shared {
@@ -57,15 +58,16 @@ pub struct Front {
 }
 
 impl Shared {
-    /// For all fronts of an instance. `names`: what operations are named by under this config.
+    /// For all fronts of an instance. `names`: what operations are named by under this config; `bodies`:
+    /// the room for all content that is held.
     pub fn new(
         config: Arc<Config>,
         dispatcher: Dispatcher,
         reconciler: Reconciler,
         fingerprint_key: FingerprintKey,
         names: Names,
+        bodies: BodyBudget,
     ) -> Self {
-        let bodies = BodyBudget::new(config.limits.buffered_bodies);
         Self {
             config,
             dispatcher,
@@ -76,14 +78,9 @@ impl Shared {
         }
     }
 
-    /// The same under another config. Bodies that are buffered already go on counting, unless their
-    /// limit is another.
+    /// The same under another config. Content that is held already goes on counting.
     pub fn under(&self, config: Arc<Config>, names: Names) -> Self {
-        let bodies = if config.limits == self.config.limits {
-            self.bodies.clone()
-        } else {
-            BodyBudget::new(config.limits.buffered_bodies)
-        };
+        self.bodies.resize(config.limits.buffered_bodies);
         let record_timeout = config.record_timeout;
         Self {
             config,
@@ -94,8 +91,13 @@ impl Shared {
             reconciler: self.reconciler.clone(),
             fingerprint_key: self.fingerprint_key.clone(),
             names,
-            bodies,
+            bodies: self.bodies.clone(),
         }
+    }
+
+    /// The room for all content that is held.
+    pub fn bodies(&self) -> &BodyBudget {
+        &self.bodies
     }
 
     /// What operations are named by.
@@ -130,8 +132,7 @@ impl Front {
                 params,
             }) => {
                 let route = RouteLabels::new(name, self.gateway.config.id.as_str());
-                let reply = self.protect(request, &params, protect, &route).await;
-                whole(reply, &method)
+                self.protect(request, &params, protect, &route).await
             }
             Err(fault) => whole(problem::fault(&fault, About::default()), &method),
         }
@@ -144,7 +145,8 @@ impl Front {
         params: &PathParams,
         protect: &Arc<Protect>,
         route: &RouteLabels,
-    ) -> Reply {
+    ) -> Response<Content> {
+        let (method, version) = (request.method().clone(), request.version());
         let metrics = &self.shared.dispatcher.metrics;
         let (identified, original) = match self.identify(request, params, protect).await {
             Ok(identified) => identified,
@@ -155,7 +157,7 @@ impl Front {
                     reason = refused.name(),
                     "refused before it was identified"
                 );
-                return refused.reply();
+                return whole(refused.reply(), &method);
             }
         };
         if identified.origin == IdentityOrigin::Fresh {
@@ -176,6 +178,8 @@ impl Front {
             original,
             fingerprints: self.shared.fingerprint_key.clone(),
             names: self.shared.names.clone(),
+            // Before HTTP/1.1 an answer of unknown length ends with its connection, broken or not.
+            sees_breaks: version >= http::Version::HTTP_11,
         };
         let (told, observed) = effect.run().await;
         told.counted.count(metrics, route);
@@ -185,7 +189,7 @@ impl Front {
         if let Some(rejection) = observed {
             metrics.would_refuse(route, Row::of_rejection(&rejection).name());
         }
-        told.reply
+        respond(told, &method)
     }
 
     async fn identify(
@@ -255,7 +259,7 @@ impl Front {
             Ok(response) => {
                 let (mut head, body) = response.into_parts();
                 head.headers = hygiene::pass_back(&head.headers, &method, head.status);
-                Response::from_parts(head, Either::Right(body))
+                Response::from_parts(head, Either::Right(Either::Left(body)))
             }
             Err(error) => {
                 tracing::warn!(
@@ -302,9 +306,30 @@ fn broken_pass(error: &PassThroughError) -> Reply {
     problem::fault(&fault, About::default())
 }
 
+/// The answer to a request that a fault of ours ended: nobody knows how far it got.
+pub(super) fn given_up(method: &Method) -> Response<Content> {
+    let fault = Fault::OutcomeUncertain {
+        status: StatusCode::GATEWAY_TIMEOUT,
+    };
+    whole(problem::fault(&fault, About::default()), method)
+}
+
 /// The answer to a request that was shed unread.
 pub(super) fn overloaded(method: &Method) -> Response<Content> {
     whole(problem::fault(&Fault::Overloaded, About::default()), method)
+}
+
+fn respond(told: Told, method: &Method) -> Response<Content> {
+    let Some(passing) = told.passing.filter(|_| told.reply.may_have_content(method)) else {
+        return whole(told.reply, method);
+    };
+    let (mut head, _none) = told.reply.into_response(method).into_parts();
+    if let Some(length) = passing.length {
+        head.headers
+            .insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    let content = passing.content.into_body();
+    Response::from_parts(head, Either::Right(Either::Right(content)))
 }
 
 fn whole(reply: Reply, method: &Method) -> Response<Content> {

@@ -7,9 +7,11 @@
 //! What it does not do: look at requests (`front`).
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -118,14 +120,19 @@ where
 }
 
 /// Answers a request; sheds it where too many are under way, before anything of it is read or
-/// recorded.
+/// recorded. A fault of ours is answered too: a bare close invites a blind resend.
 async fn answer(
     service: impl Service<Request<Incoming>, Response = Response<Content>>,
     request: Request<Incoming>,
 ) -> Result<Response<Content>, Infallible> {
     let method = request.method().clone();
-    Ok(service
-        .oneshot(request)
-        .await
-        .unwrap_or_else(|_shed| front::overloaded(&method)))
+    let answered = AssertUnwindSafe(service.oneshot(request)).catch_unwind();
+    Ok(match answered.await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_shed)) => front::overloaded(&method),
+        Err(_panic) => {
+            tracing::error!("a request was given up: a fault of ours");
+            front::given_up(&method)
+        }
+    })
 }

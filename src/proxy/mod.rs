@@ -3,7 +3,8 @@
 //! What lives here: [`doors`] are opened and closed, [`listener`] accepts, [`front`] reads a request and chooses its way, `pipeline`
 //! carries an effect out, `joining` waits for somebody else's attempt, `reply` tells the caller.
 //!
-//! What always holds: nothing that matches an effect goes upstream but through the pipeline.
+//! What always holds: nothing that matches an effect goes upstream but through the pipeline; whatever
+//! goes wrong here, a caller that is still there gets a complete answer, or sees that it is not.
 //!
 //! What it does not do: forward and transparent proxying (their listeners come later and lead to the
 //! same front).

@@ -6,9 +6,11 @@
 //!
 //! What it does not do: read HTTP (`wire::identify`), write it (`reply`), or decide (`protocol`).
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use super::joining::{self, Join, Joined};
@@ -18,11 +20,11 @@ use crate::config::Protect;
 use crate::dispatch::attempt::{Asked, Dispatcher, Report};
 use crate::dispatch::gateway::Gateway;
 use crate::dispatch::turnstile::Names;
-use crate::dispatch::waiters::Ticket;
+use crate::dispatch::waiters::{Ended, Ticket};
 use crate::protocol::command::{Admission, Ruling};
-use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{IdentityOrigin, State};
-use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::outcome::{Evidence, Interruption, Unsent};
 use crate::protocol::rejection::Rejection;
 use crate::protocol::time::Millis;
 use crate::protocol::view::Record;
@@ -53,33 +55,49 @@ pub(super) struct Effect {
     pub(super) fingerprints: FingerprintKey,
     /// What it was identified by.
     pub(super) names: Names,
+    /// Can its caller see where an answer breaks off? Then one that is too large to keep is passed on.
+    pub(super) sees_breaks: bool,
 }
 
 /// What of `would_refuse` was seen on the way.
 pub(super) type Observed = Option<Rejection>;
 
 impl Effect {
-    /// Carries the request out. When the process ends before that, the caller is told that nobody
-    /// knows: its effect, if any, goes on without it or is settled by the next process.
+    /// Carries the request out. When the process ends before that, or a fault of ours ends it, the
+    /// caller is told what is certain: that nothing was sent for it, or else that nobody knows. Its
+    /// effect, if any, goes on without it or is settled by the next process.
     pub(super) async fn run(&self) -> (Told, Observed) {
-        tokio::select! {
+        let mut patience = Patience::default();
+        let carrying_out = AssertUnwindSafe(self.carry_out(&mut patience)).catch_unwind();
+        let carried_out = tokio::select! {
             biased;
-            carried_out = self.carry_out() => carried_out,
-            () = self.dispatcher.supervisor.over() => {
-                (self.teller.uncertain(&self.identified.key), None)
+            carried_out = carrying_out => carried_out.map_err(|_panic| Broken::Panicked),
+            () = self.dispatcher.supervisor.over() => Err(Broken::Over),
+        };
+        let key = &self.identified.key;
+        match carried_out {
+            Ok(told) => told,
+            Err(Broken::Over) if patience.only_waits => {
+                (self.teller.fault(key, &Fault::Draining), None)
+            }
+            Err(Broken::Over) => (self.teller.uncertain(key), None),
+            Err(Broken::Panicked) => {
+                tracing::error!(operation = %key.id, "a request was given up: a fault of ours");
+                (self.teller.uncertain(key), None)
             }
         }
     }
 
-    async fn carry_out(&self) -> (Told, Observed) {
+    async fn carry_out(&self, patience: &mut Patience) -> (Told, Observed) {
         let mut observed = None;
         let mut ticket = self.dispatcher.waiters.watch(&self.identified.key);
-        let mut patience = Patience::default();
         loop {
+            patience.only_waits = true;
             let connection = match self.reserve(patience.must_reserve).await {
                 Ok(connection) => connection,
                 Err(fault) => return (self.teller.fault(&self.identified.key, &fault), observed),
             };
+            patience.only_waits = false;
             let (admission, report) = match self.ask(connection).await {
                 Ok(asked) => asked,
                 Err(told) => return (told, observed),
@@ -123,8 +141,8 @@ impl Effect {
                     predecessor,
                     at_most,
                 } => {
-                    self.wait_for(&key, predecessor, at_most, &mut patience)
-                        .await
+                    patience.only_waits = true;
+                    self.wait_for(&key, predecessor, at_most, patience).await
                 }
                 Ruling::Refused(Rejection::KeyReused) => Some(self.reused(&key).await),
                 Ruling::Refused(rejection) => Some(self.teller.refused(&key, &rejection)),
@@ -186,7 +204,7 @@ impl Effect {
     async fn ask(&self, connection: Option<Reserved>) -> Result<(Admission, Option<Report>), Told> {
         let key = &self.identified.key;
         let load = match self.gateway.load(&self.identified.request, &self.protect) {
-            Ok(load) => load,
+            Ok(load) => load.passing_on(self.sees_breaks),
             Err(unfit) => return Err(self.unfit(unfit)),
         };
         let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
@@ -197,20 +215,20 @@ impl Effect {
             return Err(self.teller.fault(key, &Fault::Draining));
         };
         match self.dispatcher.ask(admit, connection, load, names).await {
-            Ok(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(*report))),
+            Some(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(*report))),
             // The connection, if any, goes back before anybody waits.
-            Ok(Ok(Asked::Ruled(admission, connection))) => {
+            Some(Ok(Asked::Ruled(admission, connection))) => {
                 drop(connection);
                 Ok((*admission, None))
             }
-            Ok(Ok(Asked::Draining)) => Err(self.teller.fault(key, &Fault::Draining)),
-            Ok(Err(StoreError::CommitUnknown(_))) => Err(self.teller.uncertain(key)),
-            Ok(Err(error)) => {
+            Some(Ok(Asked::Draining)) => Err(self.teller.fault(key, &Fault::Draining)),
+            Some(Err(StoreError::CommitUnknown(_))) => Err(self.teller.uncertain(key)),
+            Some(Err(error)) => {
                 tracing::error!(error = %error, "nothing was sent: the register cannot commit");
                 Err(self.teller.fault(key, &Fault::StoreUnavailable))
             }
             // The task died between commit and report.
-            Err(_) => Err(self.teller.uncertain(key)),
+            None => Err(self.teller.uncertain(key)),
         }
     }
 
@@ -235,6 +253,10 @@ impl Effect {
                 turn,
                 evidence,
             }) => (attempt, Some(*state), turn.admitted, evidence),
+            Some(Report::PassedOn(passed)) => {
+                self.settle_once_it_ends(passed.attempt, ticket);
+                return After::Told(Teller::passed_on(key, passed));
+            }
             // The record did not commit in time: whatever the upstream said, it is not certain yet.
             Some(Report::Unrecorded { attempt, evidence }) => (attempt, None, 0, evidence),
             None => return After::Told(self.teller.uncertain(key)),
@@ -268,6 +290,24 @@ impl Effect {
             }
             Evidence::NotSent(_) | Evidence::Interrupted { .. } => After::Told(told),
         }
+    }
+
+    /// Its caller is told already: should the attempt end in doubt, settling begins then. An attempt that
+    /// outlasts its limit goes on, and its answer goes on being passed on: that one is for the pass.
+    fn settle_once_it_ends(&self, attempt: AttemptId, ticket: &mut Ticket) {
+        let key = ticket.key().clone();
+        // The one that is older than the attempt misses nothing of it.
+        let mut ticket = std::mem::replace(ticket, self.dispatcher.waiters.watch(&key));
+        let (supervisor, reconciler) =
+            (self.dispatcher.supervisor.clone(), self.reconciler.clone());
+        self.dispatcher.supervisor.background(async move {
+            tokio::select! {
+                ended = end_of(attempt, &mut ticket) => if ended.state.is_in_doubt() && !may_go_on(&ended) {
+                    reconciler.wake(&ended.key);
+                },
+                () = supervisor.draining() => {}
+            }
+        });
     }
 
     /// `None`: decide again from the start.
@@ -365,6 +405,34 @@ impl Effect {
     }
 }
 
+/// The end of an attempt, as it is recorded first.
+async fn end_of(attempt: AttemptId, ticket: &mut Ticket) -> Arc<Ended> {
+    loop {
+        let ended = ticket.next().await;
+        if ended.attempt == Some(attempt) {
+            return ended;
+        }
+    }
+}
+
+/// May its answer still come, or is it at least not certain that it does not?
+fn may_go_on(ended: &Ended) -> bool {
+    matches!(
+        ended.evidence,
+        Some(Evidence::Interrupted {
+            why: Interruption::Timeout,
+            ..
+        })
+    )
+}
+
+/// Why a request was not carried out to its end.
+enum Broken {
+    /// The drain is over.
+    Over,
+    Panicked,
+}
+
 enum After {
     Told(Told),
     /// Nothing was sent, and a fresh connection may do better; else this is the answer.
@@ -380,6 +448,8 @@ struct Patience {
     dead_connections: u32,
     /// The record's answer is not enough: it needs a connection.
     must_reserve: bool,
+    /// For a connection or for others: nothing was sent for it, nor asked that may be.
+    only_waits: bool,
 }
 
 impl Patience {

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Request, StatusCode};
+use tokio::sync::Semaphore;
 
 use super::pipeline::Effect;
-use super::told::Teller;
+use super::told::{Teller, Told};
 use crate::clock::Clock;
 use crate::config::{self, Protect, Route};
 use crate::dispatch::attempt::Dispatcher;
@@ -30,7 +31,7 @@ use crate::reconcile::Reconciler;
 use crate::store::memory::MemoryBackend;
 use crate::store::{
     Backend, OperationPage, OperationQuery, Pending, Register, StoreError, Stored, StoredResource,
-    Summary,
+    Summary, Wanted,
 };
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
@@ -38,7 +39,10 @@ use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Original, Scope};
 use crate::wire::reply::Reply;
 
+mod callers;
+mod classes;
 mod commits;
+mod oversized;
 
 const INSTANCE: InstanceId = InstanceId(1);
 
@@ -89,6 +93,17 @@ struct Interrupted {
     grants: Mutex<usize>,
     after_grant: AfterGrant,
     fates: Fates,
+    turns: Arc<Turns>,
+    /// What happens on every look at an identity.
+    peeks: fn(),
+}
+
+/// When admissions are decided.
+struct Turns {
+    /// One for each that came to wait for its turn.
+    queued: Semaphore,
+    /// One for each that may be decided.
+    may: Semaphore,
 }
 
 impl Backend for Interrupted {
@@ -116,12 +131,26 @@ impl Backend for Interrupted {
         })
     }
 
+    fn apply_while(&self, wanted: Wanted, command: Command) -> Pending<'_, Replied> {
+        Box::pin(async move {
+            self.turns.queued.add_permits(1);
+            self.turns.may.acquire().await.unwrap().forget();
+            if !wanted.still() {
+                return self.inner.apply_while(wanted, command).await;
+            }
+            self.apply(command).await
+        })
+    }
+
     fn peek<'a>(
         &'a self,
         key: &'a OperationKey,
         resource: Option<&'a ResourceKey>,
     ) -> Pending<'a, Option<Found>> {
-        self.inner.peek(key, resource)
+        Box::pin(async move {
+            (self.peeks)();
+            self.inner.peek(key, resource).await
+        })
     }
 
     fn operation<'a>(
@@ -186,6 +215,8 @@ impl Bench {
             grants: Mutex::default(),
             after_grant,
             fates: Box::new(|_| Fate::Answered),
+            turns: turns(1_000),
+            peeks: || (),
         };
         Self::on(upstreams, rules, instance, backend)
     }
@@ -238,6 +269,16 @@ impl Bench {
         key: &str,
         body: &'static str,
     ) -> (Arc<Protect>, Identified, Original) {
+        self.identified_as(upstream, key, body, "108")
+    }
+
+    fn identified_as(
+        &self,
+        upstream: usize,
+        key: &str,
+        body: &'static str,
+        token: &str,
+    ) -> (Arc<Protect>, Identified, Original) {
         let rules = &self.gateways[upstream].config;
         let path = RequestPath::parse("/payments").unwrap();
         let (protect, params) = match rules.route(&http::Method::POST, &path) {
@@ -249,7 +290,7 @@ impl Bench {
         let (head, ()) = Request::post("/payments")
             .header("Idempotency-Key", key)
             .header("X-Account", "a")
-            .header("Fencing-Token", "108")
+            .header("Fencing-Token", token)
             .body(())
             .unwrap()
             .into_parts();
@@ -287,7 +328,16 @@ impl Bench {
         key: &str,
         body: &'static str,
     ) -> Reply {
-        let (protect, identified, original) = self.identified_with(upstream, key, body);
+        let identified = self.identified_with(upstream, key, body);
+        self.carry_out(names, upstream, identified).await.reply
+    }
+
+    async fn carry_out(
+        &self,
+        names: &Names,
+        upstream: usize,
+        (protect, identified, original): (Arc<Protect>, Identified, Original),
+    ) -> Told {
         let effect = Effect {
             dispatcher: self.dispatcher.clone(),
             reconciler: self.reconciler.clone(),
@@ -301,8 +351,9 @@ impl Bench {
             original,
             fingerprints: FingerprintKey::new(&[7; 32]),
             names: names.clone(),
+            sees_breaks: true,
         };
-        effect.run().await.0.reply
+        effect.run().await.0
     }
 
     /// Waits until the attempt has outlasted its response limit and listens for a late answer.
@@ -330,6 +381,14 @@ impl Bench {
         let admitted = self.dispatcher.register.admit(admit).await.unwrap();
         assert!(admitted.permit.is_some());
     }
+}
+
+/// At first so many admissions may be decided.
+fn turns(at_first: usize) -> Arc<Turns> {
+    Arc::new(Turns {
+        queued: Semaphore::new(0),
+        may: Semaphore::new(at_first),
+    })
 }
 
 fn gateway(rules: &Arc<config::Upstream>) -> Arc<Gateway> {

@@ -7,9 +7,10 @@
 
 use http::{HeaderValue, StatusCode};
 
+use crate::dispatch::passing::{self, PassedOn};
 use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{Completion, State};
-use crate::protocol::outcome::{Evidence, Verdict};
+use crate::protocol::outcome::{AnswerClass, Evidence, Verdict};
 use crate::protocol::rejection::Rejection;
 use crate::telemetry::metrics::{Answered, Metrics, RouteLabels};
 use crate::wire::answer::{self, Ended, Listener};
@@ -20,7 +21,27 @@ use crate::wire::reply::{JOINED, Reply};
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) reply: Reply,
+    /// Content that follows the reply's, where it is too large to keep.
+    pub(super) passing: Option<Passing>,
     pub(super) counted: Counted,
+}
+
+/// Content that is passed on as it comes.
+#[derive(Debug)]
+pub(super) struct Passing {
+    /// In bytes, where the upstream said so.
+    pub(super) length: Option<u64>,
+    pub(super) content: passing::Content,
+}
+
+impl Told {
+    fn whole(reply: Reply, counted: Counted) -> Self {
+        Self {
+            reply,
+            passing: None,
+            counted,
+        }
+    }
 }
 
 /// How it counts.
@@ -54,10 +75,10 @@ impl Teller {
     /// The rules said no; nothing was sent for this request.
     pub(super) fn refused(&self, key: &OperationKey, rejection: &Rejection) -> Told {
         let reply = problem::refused(rejection, self.about(key));
-        Told {
+        Told::whole(
             reply,
-            counted: Counted::Rejected(Row::of_rejection(rejection).name()),
-        }
+            Counted::Rejected(Row::of_rejection(rejection).name()),
+        )
     }
 
     /// The identity is of another request. `differs`: in what, by name; empty where that is not known.
@@ -68,19 +89,16 @@ impl Teller {
         };
         let rejection = Rejection::KeyReused;
         let reply = problem::refused(&rejection, about);
-        Told {
+        Told::whole(
             reply,
-            counted: Counted::Rejected(Row::of_rejection(&rejection).name()),
-        }
+            Counted::Rejected(Row::of_rejection(&rejection).name()),
+        )
     }
 
     /// It could not be carried out.
     pub(super) fn fault(&self, key: &OperationKey, fault: &Fault) -> Told {
         let reply = problem::fault(fault, self.about(key));
-        Told {
-            reply,
-            counted: Counted::Rejected(Row::of_fault(fault).name()),
-        }
+        Told::whole(reply, Counted::Rejected(Row::of_fault(fault).name()))
     }
 
     /// Nobody knows, and settling goes on.
@@ -101,10 +119,7 @@ impl Teller {
         answered: Answered,
     ) -> Told {
         let reply = answer::replay(key, completion, stale);
-        Told {
-            reply,
-            counted: Counted::Answered(answered),
-        }
+        Told::whole(reply, Counted::Answered(answered))
     }
 
     /// The end of an attempt. `state`: what the record holds; `None` if it could not be recorded.
@@ -139,8 +154,25 @@ impl Teller {
             Listener::Sender => own,
             Listener::Joiner => Answered::Joined,
         };
+        Told::whole(reply, Counted::Answered(answered))
+    }
+
+    /// An answer too large to keep, while it comes. It counts as what its head says; what becomes of
+    /// its record is not known yet.
+    pub(super) fn passed_on(key: &OperationKey, passed: PassedOn) -> Told {
+        let uncertain = passed.class == AnswerClass::Ambiguous;
+        let answered = match passed.class {
+            AnswerClass::Applied => Answered::Applied,
+            AnswerClass::Refused | AnswerClass::ConditionFailed => Answered::Refused,
+            AnswerClass::NotProcessed => Answered::NotApplied,
+            AnswerClass::Ambiguous => Answered::Uncertain,
+        };
         Told {
-            reply,
+            reply: answer::passing(key, &passed.head, uncertain),
+            passing: Some(Passing {
+                length: passed.length,
+                content: passed.content,
+            }),
             counted: Counted::Answered(answered),
         }
     }

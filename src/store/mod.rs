@@ -21,7 +21,7 @@ pub mod sqlite;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::protocol::command::{
     Admission, Admit, Command, Event, Grant, Park, Record, Recorded, Reply, Resend, ResendReply,
@@ -70,6 +70,19 @@ pub trait Backend: Send + Sync + 'static {
     /// Loads a view, decides, persists, commits; then answers.
     fn apply(&self, command: Command) -> Pending<'_, Reply>;
 
+    /// The same for a command that is withdrawn if nobody wants it any more when its turn comes:
+    /// `Unavailable` then, and nothing was decided. Where commands queue, it is asked at its turn, not
+    /// before.
+    fn apply_while(&self, wanted: Wanted, command: Command) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            if wanted.still() {
+                self.apply(command).await
+            } else {
+                Err(Wanted::withdrawn())
+            }
+        })
+    }
+
     /// What stands under an identity now, without a transaction: a hint, never a decision.
     /// `resource`: fill in the incarnation of its fence first.
     fn peek<'a>(
@@ -106,6 +119,32 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Stops writing, after what is queued.
     fn close(&self) -> Pending<'_, ()>;
+}
+
+/// Held by whoever wants something; dropping it says that nobody does any more.
+#[derive(Debug)]
+pub struct Interest(#[expect(dead_code, reason = "held, never read")] Arc<()>);
+
+/// Sees whether somebody still wants something.
+#[derive(Clone, Debug)]
+pub struct Wanted(Weak<()>);
+
+/// An interest, and the sight of it.
+pub fn interest() -> (Interest, Wanted) {
+    let held = Arc::new(());
+    let seen = Arc::downgrade(&held);
+    (Interest(held), Wanted(seen))
+}
+
+impl Wanted {
+    /// Is it?
+    pub fn still(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    fn withdrawn() -> StoreError {
+        StoreError::Unavailable("withdrawn".to_owned())
+    }
 }
 
 /// An operation with what is stored beside it.
@@ -228,8 +267,17 @@ impl Register {
     }
 
     /// Asks for the admission of a caller's request.
-    pub async fn admit(&self, admit: Admit) -> Result<Admitted, StoreError> {
-        match self.backend.apply(Command::Admit(Box::new(admit))).await? {
+    #[cfg(test)]
+    pub(crate) async fn admit(&self, admit: Admit) -> Result<Admitted, StoreError> {
+        let (_interest, wanted) = interest();
+        self.admit_while(wanted, admit).await
+    }
+
+    /// Asks for the admission of a caller's request, unless the caller withdraws it while it waits to
+    /// be decided. The future itself is to be awaited to its end: it may bring a permit.
+    pub async fn admit_while(&self, wanted: Wanted, admit: Admit) -> Result<Admitted, StoreError> {
+        let command = Command::Admit(Box::new(admit));
+        match self.backend.apply_while(wanted, command).await? {
             Reply::Admission(admission) => {
                 let permit = match &admission.ruling {
                     Ruling::Granted(grant) => Some(self.permit(grant.clone())),

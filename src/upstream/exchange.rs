@@ -15,7 +15,7 @@ use std::task::{Context, Waker};
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use super::answer::{self, Unusable};
+use super::answer::{self, Keeping, Unusable};
 use super::counted_io::{CountedBody, CountedIo, Gate, Meter};
 use super::outbound::Outbound;
 use super::reserve::Limits;
@@ -105,10 +105,11 @@ impl Live {
     pub(super) async fn exchange(
         mut self: Box<Self>,
         outbound: Outbound,
-        limits: Limits,
+        keeping: Keeping,
+        accept_by_close: bool,
     ) -> Exchanged {
         self.used = true;
-        match self.drive(outbound, &limits).await {
+        match self.drive(outbound, keeping, accept_by_close).await {
             Ok(answer) => {
                 failpoint::pass("after-answer");
                 let reusable = self.connection.is_some() && !self.meter.facts().broken;
@@ -122,9 +123,13 @@ impl Live {
         }
     }
 
-    async fn drive(&mut self, outbound: Outbound, limits: &Limits) -> Result<Answer, Cut> {
+    async fn drive(
+        &mut self,
+        outbound: Outbound,
+        keeping: Keeping,
+        accept_by_close: bool,
+    ) -> Result<Answer, Cut> {
         let meter = Arc::clone(&self.meter);
-        let keep = outbound.kept_of_answer(limits.answer_bytes);
         let request = outbound.into_request(|content| CountedBody::new(content, meter));
         let response = self.sender.try_send_request(request);
         let meter = &self.meter;
@@ -133,7 +138,7 @@ impl Live {
                 .await
                 .map_err(|error| Cut::BeforeHead(error.into_error()))?;
             meter.head_came();
-            answer::read(response, keep, limits.accept_by_close)
+            answer::read(response, keeping, accept_by_close)
                 .await
                 .map_err(Cut::Answer)
         };

@@ -18,6 +18,7 @@ mod endpoint;
 mod evidence;
 mod exchange;
 mod fields;
+mod onward;
 mod outbound;
 mod pass_through;
 mod reserve;
@@ -26,6 +27,7 @@ mod stream;
 
 pub use connect::Unreachable;
 pub use endpoint::{Endpoint, EndpointError, TlsMaterial};
+pub use onward::{Arrival, Incomplete, Onward, Oversized, Passing, PassingBody, onward};
 pub use outbound::{Outbound, UnfitRequest};
 pub use pass_through::{PassThrough, PassThroughError};
 pub use reserve::{EffectPool, Limits, Reserved};

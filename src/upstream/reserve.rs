@@ -19,6 +19,7 @@ use super::endpoint::Endpoint;
 use super::exchange::Live;
 use crate::clock::Clock;
 use crate::protocol::time::{BootInstant, Millis};
+use crate::wire::body::BodyBudget;
 
 /// Time and size limits of the effects of one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,7 @@ pub(super) struct Pool {
     endpoint: Endpoint,
     limits: Limits,
     clock: Clock,
+    bodies: BodyBudget,
     // The last one put back is the first one taken: the rest may grow old and go.
     idle: Mutex<Vec<Idle>>,
     sweeper: OnceLock<AbortOnDropHandle<()>>,
@@ -84,12 +86,18 @@ pub struct Reserved {
 }
 
 impl EffectPool {
-    /// A pool without connections.
+    /// A pool without connections, whose answers take as much memory as they like within the limits.
     pub fn new(endpoint: Endpoint, limits: Limits, clock: Clock) -> Self {
+        Self::within(BodyBudget::new(usize::MAX), endpoint, limits, clock)
+    }
+
+    /// A pool without connections, the content of whose answers counts against `bodies`.
+    pub fn within(bodies: BodyBudget, endpoint: Endpoint, limits: Limits, clock: Clock) -> Self {
         Self(Arc::new(Pool {
             endpoint,
             limits,
             clock,
+            bodies,
             idle: Mutex::default(),
             sweeper: OnceLock::new(),
         }))
@@ -103,6 +111,11 @@ impl EffectPool {
     /// Its limits.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
+    }
+
+    /// What the content of answers counts against.
+    pub(super) fn bodies(&self) -> &BodyBudget {
+        &self.0.bodies
     }
 
     /// An idle connection that is still good, if there is one. Never connects, never waits.

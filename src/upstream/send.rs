@@ -15,11 +15,14 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::answer::Keeping;
 use super::counted_io::Meter;
 use super::evidence;
 use super::exchange::Exchanged;
+use super::onward::Onward;
 use super::outbound::Outbound;
 use super::reserve::{EffectPool, Reserved};
+use crate::clock;
 use crate::protocol::ids::AttemptId;
 use crate::protocol::outcome::{Answer, AnswerClass, Evidence, Interruption, Unsent};
 use crate::store::permit::{LateEnd, Permit, Receipt};
@@ -71,15 +74,38 @@ impl Reserved {
     where
         J: Future<Output = AnswerClass> + Send + 'static,
     {
+        self.send_passing_on(permit, outbound, judge, None).await
+    }
+
+    /// The same, for somebody who takes an answer that is too large to keep. It counts against the
+    /// response limit like any other, to its end; whoever takes it may hold the reading up for half of
+    /// the time that is left then. After the limit it is passed on for as long as the attempt is read on.
+    pub async fn send_passing_on<J>(
+        self,
+        permit: Permit,
+        outbound: Outbound,
+        judge: impl FnOnce(Answer) -> J + Send + 'static,
+        onward: Option<Onward>,
+    ) -> Sent
+    where
+        J: Future<Output = AnswerClass> + Send + 'static,
+    {
         let (Some(live), pool) = self.open() else {
             return Sent::Ended(permit.finish(Evidence::NotSent(Unsent::ConnectionLost)));
         };
         let limits = *pool.limits();
         let meter = Arc::clone(live.meter());
         meter.arm(permit.dispatch_by());
+        let keeping = Keeping {
+            limit: outbound.kept_of_answer(limits.answer_bytes),
+            bodies: pool.bodies().clone(),
+            onward,
+            begun: clock::boottime(),
+            response: limits.response,
+        };
         let mut attempt = Attempt {
             id: permit.grant().attempt,
-            exchange: Box::pin(live.exchange(outbound, limits)),
+            exchange: Box::pin(live.exchange(outbound, keeping, limits.accept_by_close)),
             meter,
             judge: Box::new(|answer| Box::pin(judge(answer))),
             pool,

@@ -120,11 +120,7 @@ fn uncertain(end: &Ended<'_>, listener: Listener) -> Option<Reply> {
         return None;
     };
     let mut reply = given(end.key, answer, listener);
-    let headers = &mut reply.headers;
-    headers.insert(STATE, HeaderValue::from_static("uncertain"));
-    if !headers.contains_key(LOCATION) {
-        reply.locate(end.key);
-    }
+    mark_uncertain(&mut reply, end.key);
     Some(reply)
 }
 
@@ -141,6 +137,24 @@ fn about<'a>(end: &Ended<'a>) -> About<'a> {
     }
 }
 
+/// The head of an answer too large to keep, for the one whose attempt brings it, while its content still
+/// comes. `uncertain`: it proves nothing.
+pub fn passing(key: &OperationKey, head: &Answer, uncertain: bool) -> Reply {
+    let mut reply = answered(key, head, Source::Upstream, true, |_| true);
+    if uncertain {
+        mark_uncertain(&mut reply, key);
+    }
+    reply
+}
+
+fn mark_uncertain(reply: &mut Reply, key: &OperationKey) {
+    let headers = &mut reply.headers;
+    headers.insert(STATE, HeaderValue::from_static("uncertain"));
+    if !headers.contains_key(LOCATION) {
+        reply.locate(key);
+    }
+}
+
 fn given(key: &OperationKey, answer: &Answer, listener: Listener) -> Reply {
     match listener {
         Listener::Sender => first(key, answer),
@@ -150,12 +164,14 @@ fn given(key: &OperationKey, answer: &Answer, listener: Listener) -> Reply {
 
 /// The answer to the one whose attempt brought it.
 fn first(key: &OperationKey, answer: &Answer) -> Reply {
-    answered(key, answer, Source::Upstream, |_| true)
+    answered(key, answer, Source::Upstream, answer.body.is_some(), |_| {
+        true
+    })
 }
 
 /// The answer to anybody else.
 fn again(key: &OperationKey, answer: &Answer) -> Reply {
-    let mut reply = answered(key, answer, Source::Stored, |name| {
+    let mut reply = answered(key, answer, Source::Stored, answer.body.is_some(), |name| {
         !is_of_first_exchange(name)
     });
     let replayed = HeaderValue::from_static("true");
@@ -163,21 +179,22 @@ fn again(key: &OperationKey, answer: &Answer) -> Reply {
     reply
 }
 
+/// `whole`: its content follows, whether or not it is kept.
 fn answered(
     key: &OperationKey,
     answer: &Answer,
     source: Source,
+    whole: bool,
     keep: impl Fn(&str) -> bool,
 ) -> Reply {
     // A status that cannot be sent was never received; the record of it is damaged.
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut reply = Reply::new(status, source);
-    let kept = answer.body.is_some();
     reply.append(answer.fields.iter().filter(|(name, _)| {
         let name = std::str::from_utf8(name).unwrap_or_default();
-        answers(name) && keep(name) && (kept || !describes_content(name))
+        answers(name) && keep(name) && (whole || !describes_content(name))
     }));
-    if !kept {
+    if answer.body.is_none() {
         let not_kept = HeaderValue::from_static("not-kept");
         reply.headers.insert(BODY, not_kept);
     }

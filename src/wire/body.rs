@@ -1,8 +1,8 @@
-//! Reading a request's content within bounds.
+//! Reading content within bounds: of requests, and of answers to them.
 //!
 //! What always holds: nothing is read of content that declares itself too long, so that a caller who
-//! waits for `100 Continue` is refused without one; all content held at once, over all requests,
-//! stays within one budget; a byte counts against it from when it is read until the last holder of
+//! waits for `100 Continue` is refused without one; all content held at once, over all requests and
+//! answers, stays within one budget; a byte counts against it from when it is read until the last holder of
 //! the content lets go, whoever that is. Nobody waits for room: two readers that each wait for the
 //! other's would wait for ever. Content that comes in one piece is not copied.
 //!
@@ -52,20 +52,36 @@ impl BodyError {
 /// Room for all buffered content together. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BodyBudget {
-    left: Arc<AtomicUsize>,
+    room: Arc<Room>,
+}
+
+/// In bytes.
+#[derive(Debug)]
+struct Room {
+    held: AtomicUsize,
+    limit: AtomicUsize,
 }
 
 impl BodyBudget {
     /// `bytes`: how much may be held at once.
     pub fn new(bytes: usize) -> Self {
         Self {
-            left: Arc::new(AtomicUsize::new(bytes)),
+            room: Arc::new(Room {
+                held: AtomicUsize::new(0),
+                limit: AtomicUsize::new(bytes),
+            }),
         }
     }
 
     /// How many bytes are free.
     pub fn left(&self) -> usize {
-        self.left.load(Ordering::Relaxed)
+        let held = self.room.held.load(Ordering::Relaxed);
+        self.room.limit.load(Ordering::Relaxed).saturating_sub(held)
+    }
+
+    /// From now on so much may be held at once. What is held stays, and counts.
+    pub fn resize(&self, bytes: usize) {
+        self.room.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Reads content of at most `limit` bytes to its end.
@@ -79,9 +95,8 @@ impl BodyBudget {
         if declared > limit {
             return Err(BodyError::TooLarge { limit });
         }
-        let mut share = Share::empty(self);
-        share.cover(declared)?;
-        let mut content = Content::None;
+        let mut gathering = self.gathering(0);
+        gathering.expect(declared)?;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| BodyError::Broken {
                 why: error.to_string(),
@@ -89,41 +104,91 @@ impl BodyBudget {
             let Ok(piece) = frame.into_data() else {
                 continue;
             };
-            let length = content.len().saturating_add(piece.len());
+            let length = gathering.len().saturating_add(piece.len());
             if length > limit {
                 return Err(BodyError::TooLarge { limit });
             }
-            share.cover(length)?;
-            content = content.and(piece, declared);
+            gathering.make_room(length)?;
+            gathering.push(piece);
         }
-        Ok(content.held_by(share))
+        Ok(gathering.finish())
+    }
+
+    /// Begins to gather content whose first `free` bytes count against nothing.
+    pub fn gathering(&self, free: usize) -> Gathering {
+        Gathering {
+            share: Share {
+                room: Arc::clone(&self.room),
+                free,
+                bytes: 0,
+            },
+            content: Content::None,
+            expected: 0,
+        }
+    }
+}
+
+/// Content that is being read, with the room that it takes.
+pub struct Gathering {
+    share: Share,
+    content: Content,
+    expected: usize,
+}
+
+impl Gathering {
+    /// Makes room for all of it at once.
+    pub fn expect(&mut self, bytes: usize) -> Result<(), BodyError> {
+        self.expected = bytes;
+        self.make_room(bytes)
+    }
+
+    /// Makes room for that many bytes in all; `Overloaded` where there is none.
+    pub fn make_room(&mut self, bytes: usize) -> Result<(), BodyError> {
+        self.share.cover(bytes)
+    }
+
+    /// How much there is so far, in bytes.
+    pub fn len(&self) -> usize {
+        self.content.len()
+    }
+
+    /// Is there nothing yet?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a piece, for which room was made.
+    pub fn push(&mut self, piece: Bytes) {
+        let so_far = std::mem::replace(&mut self.content, Content::None);
+        self.content = so_far.and(piece, self.expected);
+    }
+
+    /// All of it. Its room is given back when the last clone of it is dropped.
+    pub fn finish(self) -> Bytes {
+        self.content.held_by(self.share)
     }
 }
 
 /// Part of the budget; given back when dropped.
 struct Share {
-    left: Arc<AtomicUsize>,
+    room: Arc<Room>,
+    /// Bytes that take no room.
+    free: usize,
+    /// Bytes of the budget.
     bytes: usize,
 }
 
 impl Share {
-    fn empty(budget: &BodyBudget) -> Self {
-        Self {
-            left: Arc::clone(&budget.left),
-            bytes: 0,
-        }
-    }
-
     /// Grows to that many bytes, unless it is as large.
     fn cover(&mut self, bytes: usize) -> Result<(), BodyError> {
-        let more = bytes.saturating_sub(self.bytes);
-        let taken = self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(more)
-            });
-        if taken.is_err() {
-            return Err(BodyError::Overloaded);
+        let more = bytes.saturating_sub(self.free).saturating_sub(self.bytes);
+        if more > 0 {
+            let limit = self.room.limit.load(Ordering::Relaxed);
+            let within = |held: usize| held.checked_add(more).filter(|held| *held <= limit);
+            self.room
+                .held
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
+                .map_err(|_full| BodyError::Overloaded)?;
         }
         self.bytes += more;
         Ok(())
@@ -132,7 +197,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.left.fetch_add(self.bytes, Ordering::Relaxed);
+        self.room.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -286,6 +351,37 @@ mod tests {
         drop(first);
         assert_eq!(budget.left(), 4);
         drop(slice);
+        assert_eq!(budget.left(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_smaller_budget_waits_for_what_is_held_and_a_larger_one_is_there_at_once() {
+        let budget = BodyBudget::new(10);
+        let held = budget.read(full(8), 10).await.unwrap();
+        budget.resize(5);
+        assert_eq!(budget.left(), 0);
+        assert_eq!(budget.read(full(1), 10).await, Err(BodyError::Overloaded));
+        assert_eq!(budget.read(full(0), 10).await.unwrap(), "");
+        budget.resize(12);
+        assert_eq!(budget.left(), 4);
+        budget.resize(5);
+        drop(held);
+        assert_eq!(budget.left(), 5);
+        assert!(budget.read(full(5), 10).await.is_ok());
+    }
+
+    #[test]
+    fn the_first_bytes_of_an_answer_take_no_room() {
+        let budget = BodyBudget::new(10);
+        let mut answer = budget.gathering(4);
+        answer.make_room(4).unwrap();
+        assert_eq!(budget.left(), 10);
+        answer.make_room(14).unwrap();
+        assert_eq!(answer.make_room(15), Err(BodyError::Overloaded));
+        answer.push(Bytes::from_static(b"abcd"));
+        let kept = answer.finish();
+        assert_eq!((&kept[..], budget.left()), (&b"abcd"[..], 0));
+        drop(kept);
         assert_eq!(budget.left(), 10);
     }
 

@@ -89,14 +89,22 @@ impl Reply {
         }
     }
 
-    /// The response to a request of this method.
-    pub fn into_response(self, method: &Method) -> Response<Full<Bytes>> {
-        let bare = *method == Method::HEAD
-            || matches!(
+    /// Has HTTP room for content in the response to a request of this method?
+    pub fn may_have_content(&self, method: &Method) -> bool {
+        *method != Method::HEAD
+            && !matches!(
                 self.status,
                 StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
-            );
-        let body = if bare { Bytes::new() } else { self.body };
+            )
+    }
+
+    /// The response to a request of this method.
+    pub fn into_response(self, method: &Method) -> Response<Full<Bytes>> {
+        let body = if self.may_have_content(method) {
+            self.body
+        } else {
+            Bytes::new()
+        };
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;

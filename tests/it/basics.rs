@@ -118,6 +118,7 @@ fn an_answer_too_large_to_keep_is_given_once_and_its_replay_says_so() {
     let first = call.send();
     let again = call.send();
     assert_eq!((first.status, again.status), (201, 201));
+    assert_eq!(first.text(), large);
     assert!(again.is_replay());
     assert_eq!(again.field("fencepost-body"), Some("not-kept"));
     assert!(again.body.is_empty());

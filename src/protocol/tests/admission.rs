@@ -610,6 +610,26 @@ fn an_effect_that_needs_a_live_lease_is_refused_where_nobody_can_know() {
     );
 }
 
+/// The first byte leaves before both: the effect's own limit, and the lease's deadline where the lease
+/// must be live.
+#[test]
+fn dispatch_by_is_the_earlier_of_the_effects_own_limit_and_the_leases_deadline() {
+    let by = |ownership, until| {
+        let mut world = World::new();
+        world.lease.live = Some(super::super::lease::LiveLease {
+            acquisition: AcquisitionId::new("acq"),
+            until: BootInstant(until),
+        });
+        let ask = Ask::fenced("a", "107").with(|ask| ask.fence_policy().require = ownership);
+        world.granted(&ask).dispatch_by.0
+    };
+    let own = World::new().now_ms + 5_000;
+    for (until, expected) in [(own - 1, own - 1), (own, own), (own + 1, own)] {
+        assert_eq!(by(Ownership::Current, until), expected);
+        assert_eq!(by(Ownership::NotOlder, until), own);
+    }
+}
+
 #[test]
 fn an_id_with_the_generation_lives_within_its_incarnation() {
     let mut world = World::new();

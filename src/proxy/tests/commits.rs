@@ -12,14 +12,14 @@ use crate::protocol::operation::State;
 const NEXT: InstanceId = InstanceId(2);
 
 /// An upstream that answers every request, after a while if need be, and counts.
-struct Counting {
-    address: SocketAddr,
+pub(super) struct Counting {
+    pub(super) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Counting {
     /// Answers the first request so late, the others at once. `None`: the first one never.
-    fn answering_first_after(delay: Option<Duration>) -> Self {
+    pub(super) fn answering_first_after(delay: Option<Duration>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -53,17 +53,19 @@ impl Counting {
         Self { address, requests }
     }
 
-    fn requests(&self) -> usize {
+    pub(super) fn requests(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 }
 
-fn lost() -> StoreError {
+pub(super) fn lost() -> StoreError {
     StoreError::CommitUnknown("not done".to_owned())
 }
 
 /// The n-th outcome to be recorded meets the n-th of these, the others nothing.
-fn of_records(fates: impl Fn(usize) -> Fate + Send + Sync + 'static) -> (Fates, Arc<AtomicUsize>) {
+pub(super) fn of_records(
+    fates: impl Fn(usize) -> Fate + Send + Sync + 'static,
+) -> (Fates, Arc<AtomicUsize>) {
     let count: Arc<AtomicUsize> = Arc::default();
     let counted = Arc::clone(&count);
     let fates = move |command: &Command| match command {
@@ -77,14 +79,30 @@ fn of_records(fates: impl Fn(usize) -> Fate + Send + Sync + 'static) -> (Fates, 
     (Box::new(fates), count)
 }
 
-fn bench(upstream: &Counting, rules: &str, memory: &MemoryBackend, fates: Fates) -> Bench {
+pub(super) fn bench(
+    upstream: &Counting,
+    rules: &str,
+    memory: &MemoryBackend,
+    fates: Fates,
+) -> Bench {
+    bench_at(upstream.address, rules, memory, fates)
+}
+
+pub(super) fn bench_at(
+    upstream: SocketAddr,
+    rules: &str,
+    memory: &MemoryBackend,
+    fates: Fates,
+) -> Bench {
     let backend = Interrupted {
         inner: memory.clone(),
         grants: Mutex::default(),
         after_grant: Box::new(|_| ()),
         fates,
+        turns: turns(1_000),
+        peeks: || (),
     };
-    Bench::on(&[upstream.address], rules, INSTANCE, backend)
+    Bench::on(&[upstream], rules, INSTANCE, backend)
 }
 
 /// The next process on the same register, with nothing going wrong.
@@ -93,14 +111,14 @@ fn next_process(upstream: &Counting, memory: &MemoryBackend) -> Bench {
     Bench::before(&[upstream.address], IDEMPOTENT, register, Box::new(|_| ()))
 }
 
-async fn stored(bench: &Bench, key: &str) -> Stored {
+pub(super) async fn stored(bench: &Bench, key: &str) -> Stored {
     let (_, identified) = bench.identified(0, key);
     let read = bench.dispatcher.register.read();
     let found = read.operation(&identified.key, false).await.unwrap();
     found.expect("it is known")
 }
 
-async fn until_completed(bench: &Bench, key: &str) {
+pub(super) async fn until_completed(bench: &Bench, key: &str) {
     let completed = async {
         while !matches!(
             stored(bench, key).await.operation.state,
@@ -117,7 +135,7 @@ fn assert_no_contradiction(bench: &Bench) {
     assert!(text.contains("fencepost_contradictions_total 0"), "{text}");
 }
 
-fn is_marked_uncertain(told: &Reply) -> bool {
+pub(super) fn is_marked_uncertain(told: &Reply) -> bool {
     told.headers
         .get("fencepost-state")
         .is_some_and(|it| it == "uncertain")

@@ -41,6 +41,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
+    Wanted,
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
@@ -56,7 +57,7 @@ use read::Readers;
 pub use witness::Doubt;
 use witness::Witness;
 pub use writer::Tended;
-use writer::{Answer, Errand, Poison};
+use writer::{Answer, Asker, Errand, Poison};
 
 /// The embedded register.
 #[derive(Debug)]
@@ -93,7 +94,12 @@ impl SqliteBackend {
 
 impl Backend for SqliteBackend {
     fn apply(&self, command: Command) -> Pending<'_, Reply> {
-        Box::pin(self.ask(|answer| Errand::Apply(Box::new(command), answer)))
+        Box::pin(self.ask(|answer| Errand::Apply(Box::new(command), Asker::new(answer, None))))
+    }
+
+    fn apply_while(&self, wanted: Wanted, command: Command) -> Pending<'_, Reply> {
+        let command = Box::new(command);
+        Box::pin(self.ask(|answer| Errand::Apply(command, Asker::new(answer, Some(wanted)))))
     }
 
     fn peek<'a>(

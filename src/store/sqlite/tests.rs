@@ -406,6 +406,32 @@ async fn whoever_went_away_before_the_commit_has_withdrawn() {
     assert!(found.is_none());
 }
 
+/// Whoever asks in somebody's name stays until the answer is there; that somebody may be gone.
+#[tokio::test]
+async fn whoever_lost_interest_before_the_commit_has_withdrawn() {
+    let dir = TempDir::new().unwrap();
+    let opening = opened(&dir).await;
+    let holder = by_hand(&dir);
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let first = opening.backend.ready();
+    let (interest, wanted) = crate::store::interest();
+    let command = Command::Admit(Box::new(admit("a", INSTANCE)));
+    let asked = opening.backend.apply_while(wanted, command);
+    tokio::pin!(first, asked);
+    tokio::select! {
+        biased;
+        _ = &mut first => panic!("the file is held"),
+        _ = &mut asked => panic!("the file is held"),
+        () = tokio::task::yield_now() => {}
+    }
+    drop(interest);
+    holder.execute_batch("ROLLBACK").unwrap();
+    first.await.unwrap();
+    assert!(matches!(asked.await, Err(StoreError::Unavailable(_))));
+    let found = opening.backend.operation(&key("a"), false).await.unwrap();
+    assert!(found.is_none());
+}
+
 /// Should the operation ever be forgotten, the note must not rise from the dead.
 #[tokio::test]
 async fn an_operation_takes_the_place_of_a_note() {

@@ -12,6 +12,7 @@
 //!
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
 
+mod asker;
 mod housekeeping;
 mod transaction;
 
@@ -36,9 +37,10 @@ use crate::protocol::command::{Admission, Command, Reply, ResendReply, Ruling};
 use crate::protocol::decide::decide;
 use crate::protocol::view::Record;
 use crate::store::seal::Sealer;
-use crate::store::{StoreError, load};
+use crate::store::{StoreError, Wanted, load};
 use crate::{clock, failpoint};
 
+pub(super) use asker::Asker;
 pub use housekeeping::Tended;
 
 use housekeeping::House;
@@ -53,7 +55,7 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 #[derive(Debug)]
 pub(super) enum Errand {
     /// Decide and commit.
-    Apply(Box<Command>, Answer<Reply>),
+    Apply(Box<Command>, Asker),
     /// Commit something, to prove that it can.
     Prove(Answer<()>),
     /// Look after the house: tell how far the register has come, and forget what is old.
@@ -97,7 +99,7 @@ pub(super) struct Parts {
     pub(super) ground: Ground,
 }
 
-type Commands = Vec<(Box<Command>, Answer<Reply>)>;
+type Commands = Vec<(Box<Command>, Asker)>;
 
 /// Commands that wait for one commit.
 #[derive(Default)]
@@ -182,7 +184,7 @@ impl Writer {
         while let Some(errand) = next {
             taken += 1;
             match errand {
-                Errand::Apply(command, answer) => batch.commands.push((command, answer)),
+                Errand::Apply(command, asker) => batch.commands.push((command, asker)),
                 Errand::Prove(answer) => batch.proofs.push(answer),
                 Errand::Tend(answer) => batch.tends.push(answer),
                 Errand::Close(answer) => {
@@ -230,9 +232,8 @@ impl Writer {
 
     fn answer(&self, decided: Decided, commands: Commands, proofs: Vec<Answer<()>>) {
         decided.pass_failpoints();
-        for ((_, answer), reply) in commands.into_iter().zip(decided.replies) {
-            // Nobody may be listening any more; the record speaks for itself.
-            let _ = answer.send(reply);
+        for ((_, asker), reply) in commands.into_iter().zip(decided.replies) {
+            asker.answer(reply);
         }
         let closed = self.closed_to_admissions();
         for proof in proofs {
@@ -242,7 +243,7 @@ impl Writer {
 
     fn transact(
         &mut self,
-        commands: &[(Box<Command>, Answer<Reply>)],
+        commands: &[(Box<Command>, Asker)],
         advance: bool,
     ) -> Result<Decided, StoreError> {
         // Whatever is written along with a transaction that fails is forgotten with it.
@@ -271,7 +272,7 @@ impl Writer {
     fn try_transact(
         &self,
         remembered: &mut Remembered,
-        commands: &[(Box<Command>, Answer<Reply>)],
+        commands: &[(Box<Command>, Asker)],
         advance: bool,
     ) -> Result<Decided, Failed> {
         self.within_transaction(|connection| {
@@ -289,12 +290,12 @@ impl Writer {
             remembered
                 .refresh(connection)
                 .map_err(|error| Failed::before(&error))?;
-            for (command, answer) in commands {
+            for (command, asker) in commands {
                 // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether
                 // or not anybody still listens.
                 let asks = asks_for_attempt(command);
-                let reply = if asks && answer.is_closed() {
-                    Err(StoreError::Unavailable("withdrawn".to_owned()))
+                let reply = if asks && asker.is_gone() {
+                    Err(Wanted::withdrawn())
                 } else {
                     let closed = closed.as_ref().filter(|_| asks);
                     let rows = OwnRows::new(connection, &self.sealer, remembered);
@@ -481,8 +482,8 @@ impl Decided {
 }
 
 fn refuse(error: &StoreError, commands: Commands, proofs: Vec<Answer<()>>) {
-    for (_, answer) in commands {
-        let _ = answer.send(Err(error.clone()));
+    for (_, asker) in commands {
+        asker.answer(Err(error.clone()));
     }
     for proof in proofs {
         let _ = proof.send(Err(error.clone()));

@@ -109,6 +109,8 @@ async fn an_answer_that_does_not_end_properly_is_none() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nxxx",
         "HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
         "HTTP/1.1 600 What\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-end: 1\r\n",
     ] {
         assert_eq!(told(text, Limits::default()).await, bad, "{text:?}");
     }
@@ -127,6 +129,46 @@ async fn a_head_that_cannot_be_read_is_none() {
     ] {
         assert_eq!(told(text, Limits::default()).await, bad, "{text:?}");
     }
+}
+
+/// What follows a complete answer is not part of it, and its connection carries nothing more.
+#[tokio::test]
+async fn a_connection_on_which_bytes_follow_an_answer_is_not_used_again() {
+    let stray = "HTTP/1.1 299 Stray\r\ncontent-length: 0\r\n\r\n";
+    for text in [
+        format!("{OK}{stray}"),
+        format!("{OK}x"),
+        format!("HTTP/1.1 204 None\r\ncontent-length: 5\r\n\r\n{stray}"),
+        format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{stray}"),
+    ] {
+        let upstream = Scripted::answering(text.clone());
+        let pool = upstream.pool();
+        for number in 1..=2 {
+            let answer = answered(send(&pool, post(&pool, 1)).await);
+            assert!(matches!(answer.status, 200 | 204), "{text:?}");
+            assert_eq!(upstream.accepted(), number, "{text:?}");
+        }
+    }
+}
+
+/// An upstream may answer before it has read everything, and leave the rest unread: its answer counts,
+/// and the connection, on which the rest is still to come, carries nothing else.
+#[tokio::test]
+async fn an_early_answer_on_a_connection_that_stays_open_counts() {
+    let upstream = Scripted::run(|_, mut peer| {
+        use std::io::Read;
+        let mut head = [0; 40];
+        peer.tcp.read_exact(&mut head).unwrap();
+        peer.write("HTTP/1.1 422 No\r\ncontent-length: 2\r\n\r\nno");
+        peer.drain();
+    });
+    let pool = upstream.pool();
+    let answer = answered(send(&pool, post(&pool, 64 << 20)).await);
+    assert_eq!(
+        (answer.status, &answer.body.unwrap()[..]),
+        (422, &b"no"[..])
+    );
+    assert!(pool.idle().is_none());
 }
 
 #[tokio::test]

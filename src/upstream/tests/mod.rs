@@ -8,6 +8,7 @@
 mod answers;
 mod connections;
 mod late;
+mod onward;
 mod pass_through;
 mod scripted;
 mod tls;

@@ -23,6 +23,7 @@ use fencepost::protocol::policy::{
     PerGeneration, Policy, ResendPolicy, SettlePolicy, Timeouts, TokenMode,
 };
 use fencepost::protocol::time::{Millis, Moment};
+use fencepost::store;
 use fencepost::store::permit::Permit;
 use tokio::task::JoinSet;
 
@@ -139,7 +140,8 @@ impl Caller {
             Ids::Ordered => operation_id(seed(), self.dice.throw()),
         };
         let admit = admit(&id, resource, &self.policy, self.clock.now());
-        let admitted = self.register.admit(admit).await.unwrap();
+        let (_interest, wanted) = store::interest();
+        let admitted = self.register.admit_while(wanted, admit).await.unwrap();
         let ruling = admitted.admission.ruling;
         admitted
             .permit

@@ -9,6 +9,7 @@
 
 mod damage;
 mod full;
+mod held;
 mod power;
 mod read_only;
 mod sync;

@@ -10,12 +10,14 @@
 mod answers;
 mod bytes;
 mod drain;
+mod evidence;
 mod expressions;
 mod hygiene;
 mod identity;
 mod lost_answer;
 mod meaning;
 mod network;
+mod oversized;
 mod ownership;
 mod person;
 mod register;

@@ -71,6 +71,12 @@ impl Call {
         }
     }
 
+    /// As a caller of the old version asks.
+    pub fn in_http_1_0(self) -> Self {
+        let first_line = self.first_line.replace("HTTP/1.1", "HTTP/1.0");
+        Self { first_line, ..self }
+    }
+
     /// The exact bytes that `start` writes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut text = format!("{}\r\nHost: {}\r\n", self.first_line, self.target);

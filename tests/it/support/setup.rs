@@ -54,6 +54,13 @@ impl Setup {
         Self::new(upstream, &format!("capability: [opaque]\n{ROUTES}"))
     }
 
+    /// With these settings too, of the top level.
+    pub fn with(self, settings: &str) -> Self {
+        let config = std::fs::read_to_string(self.config()).unwrap();
+        std::fs::write(self.config(), format!("{config}{settings}\n")).unwrap();
+        self
+    }
+
     /// With a disk that fails when it is told to.
     pub fn on_a_disk_that_fails(self) -> Self {
         let disk = Disk::below(self.folder(), &self.register());
