@@ -236,7 +236,7 @@ async fn an_answer_that_outlasts_the_limit_is_passed_on_late() {
 /// Answers count against the room for all content, but for small ones: those are kept in any case.
 #[tokio::test]
 async fn an_answer_for_which_there_is_no_room_is_passed_on_and_not_kept() {
-    let room = 100_000;
+    let room = 85_000;
     let bodies = BodyBudget::new(room);
     let pool_to = |upstream: &Scripted| {
         let (bodies, endpoint) = (bodies.clone(), upstream.endpoint(false));
