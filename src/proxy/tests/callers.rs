@@ -141,7 +141,7 @@ async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
     let front = Front::new(shared, Arc::clone(&bench.gateways[0]));
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    let serving = listener::serve(socket, Live::new(front), closing);
+    let serving = listener::serve(socket, Live::new(Arc::new(front)), closing);
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     tokio::spawn(serving);
     address
