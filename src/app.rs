@@ -16,7 +16,7 @@ mod watch;
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,6 +37,10 @@ use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::Turnstile;
 use crate::dispatch::waiters::{Ended, Waiters};
+use crate::observe;
+use crate::observe::counts::Counts;
+use crate::observe::file::ReportError;
+use crate::observe::judge::Judge;
 use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::time::Millis;
 use crate::proxy::doors::{Doors, Place};
@@ -94,6 +98,9 @@ pub enum AppError {
     /// The operators' listener cannot be bound.
     #[error("the operators' listener cannot be opened")]
     Admin(#[source] BindError),
+    /// The report of before cannot be gone on from.
+    #[error("the report cannot be gone on from")]
+    Report(#[source] ReportError),
     /// The register did not close cleanly.
     #[error("the register did not close cleanly")]
     Close(#[source] StoreError),
@@ -106,6 +113,9 @@ pub struct Instance {
     reconciler: Reconciler,
     keeper: Arc<SqliteBackend>,
     metrics: Metrics,
+    judge: Judge,
+    /// And where it is kept.
+    report: (Counts, PathBuf),
     reloader: Reloader,
     sockets: Vec<(Place, TcpListener)>,
     routers: Vec<(TcpListener, axum::Router)>,
@@ -152,12 +162,21 @@ impl Instance {
         let gateways = Arc::new(gateways::open(&config, None, &clock)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let turnstile = Turnstile::default();
+        let counts = observe::file::take_over(&config.register.path).map_err(AppError::Report)?;
+        let counts = Counts::from(counts);
+        let (observer, judge) = observe::judge::open(
+            register.clone(),
+            clock.clone(),
+            counts.clone(),
+            metrics.clone(),
+        );
         let shared = Shared::new(
             Arc::clone(&config),
             dispatcher.clone(),
             reconciler.clone(),
             fingerprint_key,
             turnstile.names().await,
+            observer,
         );
         let sockets = bind_upstreams(&config).await?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
@@ -174,13 +193,15 @@ impl Instance {
             watched: Mutex::new(Watched::new(look)),
             turn: tokio::sync::Mutex::default(),
         });
-        let routers = bind_routers(&config, reloader.inner()).await?;
+        let routers = bind_routers(&config, reloader.inner(), counts.clone()).await?;
         Ok(Self {
             register,
             supervisor,
             reconciler,
             keeper,
             metrics,
+            judge,
+            report: (counts, config.register.path.clone()),
             reloader,
             sockets,
             routers,
@@ -219,6 +240,9 @@ impl Instance {
                 .keep(|purged| metrics.store_forgot(purged.answers, purged.identities))
                 .await;
         });
+        keeping.spawn(self.judge.run());
+        let (counts, directory) = self.report;
+        keeping.spawn(observe::file::keep(counts.clone(), directory.clone()));
         let digest = in_force.in_force.digest();
         tracing::info!(instance = %self.register.instance(), config = digest, "serving");
         let reloader = self.reloader.clone();
@@ -252,6 +276,7 @@ impl Instance {
         let all_closed = tokio::time::timeout(LAST_ANSWERS, all_closed);
         let (_slow_readers, ()) = tokio::join!(all_closed, doors_closed);
         keeping.shutdown().await;
+        observe::file::keep_last(&counts, &directory);
         self.register.read().close().await.map_err(AppError::Close)
     }
 }
@@ -327,6 +352,7 @@ async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError
 async fn bind_routers(
     config: &Config,
     parts: &reload::Inner,
+    report: Counts,
 ) -> Result<Vec<(TcpListener, axum::Router)>, AppError> {
     let dispatcher = &parts.dispatcher;
     let draining = dispatcher.supervisor.draining_token();
@@ -344,6 +370,7 @@ async fn bind_routers(
             operators,
             readiness: readiness.clone(),
             in_force: parts.in_force.clone(),
+            report,
             settled: wake_waiters(dispatcher),
             tasks: dispatcher.supervisor.effects(),
         };

@@ -138,9 +138,10 @@ impl Desk<'_> {
     ) -> Rejection {
         match (caller, likeness) {
             (Caller::Stale(_, rejection), _) if !self.is_observing() => rejection.clone(),
-            (Caller::Tokenless | Caller::Holder(_) | Caller::Stale(..), Likeness::NotComparable) => {
-                Rejection::NotComparable(Box::new(recorded.clone()))
-            }
+            (
+                Caller::Tokenless | Caller::Holder(_) | Caller::Stale(..),
+                Likeness::NotComparable,
+            ) => Rejection::NotComparable(Box::new(recorded.clone())),
             (
                 Caller::Tokenless | Caller::Holder(_) | Caller::Stale(..),
                 Likeness::Same | Likeness::Other,

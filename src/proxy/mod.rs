@@ -9,6 +9,7 @@
 //! same front).
 
 pub mod doors;
+mod forward;
 pub mod front;
 mod joining;
 pub mod listener;

@@ -7,6 +7,7 @@
 
 use http::{HeaderValue, StatusCode};
 
+use crate::observe::counts::Finding;
 use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{Completion, State};
 use crate::protocol::outcome::{Evidence, Verdict};
@@ -155,6 +156,17 @@ impl Teller {
 }
 
 impl Counted {
+    /// What it is in the report, if anything.
+    pub(super) fn finding(self) -> Option<Finding> {
+        match self {
+            Self::Answered(Answered::Applied | Answered::Refused | Answered::NotApplied) => None,
+            Self::Answered(Answered::Uncertain) => Some(Finding::InDoubt),
+            Self::Answered(Answered::Replayed) => Some(Finding::Replayed),
+            Self::Answered(Answered::Joined) => Some(Finding::Joined),
+            Self::Rejected(reason) => Some(Finding::Refused(reason.into())),
+        }
+    }
+
     /// Counts it.
     pub(super) fn count(self, metrics: &Metrics, route: &RouteLabels) {
         match self {

@@ -77,6 +77,7 @@ struct Inner {
     without_identity: Counter,
     unprotected: Counter,
     would_refuse: Family<ReasonLabels, Counter>,
+    observed: Family<FindingLabels, Counter>,
     contradictions: Counter,
     in_flight: Gauge,
     unsettled: Family<StateLabels, Gauge>,
@@ -99,6 +100,12 @@ struct OperationLabels {
 struct ReasonLabels {
     route: Arc<str>,
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FindingLabels {
+    route: Arc<str>,
+    finding: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -168,6 +175,15 @@ impl Metrics {
         self.0
             .would_refuse
             .get_or_create(&ReasonLabels::new(route, reason))
+            .inc();
+    }
+
+    /// Something was found in a request that is only observed; `finding`: a word of the report.
+    pub fn observed(&self, route: &str, finding: &'static str) {
+        let route = route.into();
+        self.0
+            .observed
+            .get_or_create(&FindingLabels { route, finding })
             .inc();
     }
 
@@ -316,6 +332,11 @@ impl Inner {
                 "would_refuse",
                 "Requests let pass only because the mode observes",
             ),
+            observed: counted(
+                r,
+                "observed",
+                "Requests of effects that are only observed, and what was found in them",
+            ),
             contradictions: counted(
                 r,
                 "contradictions",
@@ -417,6 +438,7 @@ mod tests {
         metrics.rejected(&route, "stale-fencing-token");
         metrics.rejected(&route, "near-duplicate");
         metrics.would_refuse(&route, "generation-used");
+        metrics.observed("PUT /accounts/{account}", "replayed");
         metrics.without_identity();
         metrics.unprotected_effect();
         metrics.contradiction();
@@ -431,6 +453,7 @@ mod tests {
             r#"fencepost_rejections_total{route="PUT /accounts/{account}",reason="stale-fencing-token"} 1"#,
             "fencepost_stale_token_rejections_total 1",
             r#"fencepost_would_refuse_total{route="PUT /accounts/{account}",reason="generation-used"} 1"#,
+            r#"fencepost_observed_total{route="PUT /accounts/{account}",finding="replayed"} 1"#,
             "fencepost_operations_without_identity_total 1",
             "fencepost_unprotected_effects_total 1",
             "fencepost_contradictions_total 1",

@@ -101,13 +101,13 @@ impl BodyBudget {
 }
 
 /// Part of the budget; given back when dropped.
-struct Share {
+pub(super) struct Share {
     left: Arc<AtomicUsize>,
     bytes: usize,
 }
 
 impl Share {
-    fn empty(budget: &BodyBudget) -> Self {
+    pub(super) fn empty(budget: &BodyBudget) -> Self {
         Self {
             left: Arc::clone(&budget.left),
             bytes: 0,
@@ -115,7 +115,7 @@ impl Share {
     }
 
     /// Grows to that many bytes, unless it is as large.
-    fn cover(&mut self, bytes: usize) -> Result<(), BodyError> {
+    pub(super) fn cover(&mut self, bytes: usize) -> Result<(), BodyError> {
         let more = bytes.saturating_sub(self.bytes);
         let taken = self
             .left
@@ -137,7 +137,7 @@ impl Drop for Share {
 }
 
 /// What was read so far.
-enum Content {
+pub(super) enum Content {
     None,
     /// As it came in.
     One(Bytes),
@@ -145,11 +145,11 @@ enum Content {
 }
 
 impl Content {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.as_ref().len()
     }
 
-    fn and(self, piece: Bytes, declared: usize) -> Self {
+    pub(super) fn and(self, piece: Bytes, declared: usize) -> Self {
         match self {
             _ if piece.is_empty() => self,
             Self::None => Self::One(piece),
@@ -165,7 +165,7 @@ impl Content {
         }
     }
 
-    fn held_by(self, share: Share) -> Bytes {
+    pub(super) fn held_by(self, share: Share) -> Bytes {
         match self {
             Self::None => Bytes::new(),
             Self::One(_) | Self::Many(_) => Bytes::from_owner(Held {

@@ -27,6 +27,7 @@ fn word(router: &Router, method: &Method, path: &str) -> &'static str {
     match router.route(method, path) {
         Ok(Routed::Pass) => "pass",
         Ok(Routed::Observe) => "observe",
+        Ok(Routed::Spared(_)) => "spared",
         Ok(Routed::Protect { .. }) => "protect",
         Err(Fault::NoRoute { .. }) => "refused",
         Err(other) => panic!("{other:?}"),
