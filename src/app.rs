@@ -41,6 +41,7 @@ use crate::observe;
 use crate::observe::counts::Counts;
 use crate::observe::file::ReportError;
 use crate::observe::judge::Judge;
+use crate::observe::watch::Observer;
 use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::time::Millis;
 use crate::proxy::doors::{Doors, Place};
@@ -162,14 +163,8 @@ impl Instance {
         let gateways = Arc::new(gateways::open(&config, None, &clock)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let turnstile = Turnstile::default();
-        let counts = observe::file::take_over(&config.register.path).map_err(AppError::Report)?;
-        let counts = Counts::from(counts);
-        let (observer, judge) = observe::judge::open(
-            register.clone(),
-            clock.clone(),
-            counts.clone(),
-            metrics.clone(),
-        );
+        let (observer, judge) = report(&config, &dispatcher)?;
+        let counts = observer.counts().clone();
         let shared = Shared::new(
             Arc::clone(&config),
             dispatcher.clone(),
@@ -279,6 +274,17 @@ impl Instance {
         observe::file::keep_last(&counts, &directory);
         self.register.read().close().await.map_err(AppError::Close)
     }
+}
+
+/// What was counted before is gone on from.
+fn report(config: &Config, dispatcher: &Dispatcher) -> Result<(Observer, Judge), AppError> {
+    let book = observe::file::take_over(&config.register.path).map_err(AppError::Report)?;
+    Ok(observe::judge::open(
+        dispatcher.register.clone(),
+        dispatcher.clock.clone(),
+        Counts::from(book),
+        dispatcher.metrics.clone(),
+    ))
 }
 
 /// The register that a config names.

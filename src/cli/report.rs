@@ -137,9 +137,9 @@ mod tests {
         assert_eq!(
             shown(&report),
             "since 2026-01-01T00:00:00Z\n\
-             UPSTREAM  EFFECT   MODE     FOUND                                 COUNT  OF  LAST                  OPERATION\n\
-             bank      POST /x  observe  requests                              9      -   -                     -\n\
-             bank      POST /x  observe  would be replayed                     2      9   2026-01-02T00:00:00Z  00ff\n\
+             UPSTREAM  EFFECT   MODE     FOUND                                  COUNT  OF  LAST                  OPERATION\n\
+             bank      POST /x  observe  requests                               9      -   -                     -\n\
+             bank      POST /x  observe  would be replayed                      2      9   2026-01-02T00:00:00Z  00ff\n\
              bank      POST /x  observe  would be refused: stale-fencing-token  1      9   2026-01-02T00:00:00Z  00ff\n"
         );
     }

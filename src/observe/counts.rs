@@ -314,8 +314,8 @@ impl Example {
 /// What stands for an operation's id: ids name customers. Who has the id can make the same of it.
 fn digest_of(id: &str) -> String {
     let digest = digest::digest(&digest::SHA256, id.as_bytes());
-    let half = digest.as_ref().iter().take(16);
-    half.map(|byte| format!("{byte:02x}")).collect()
+    let half = digest.as_ref().first_chunk().copied().unwrap_or_default();
+    format!("{:032x}", u128::from_be_bytes(half))
 }
 
 #[cfg(test)]

@@ -35,10 +35,7 @@ impl Front {
         let (head, body) = request.into_parts();
         let headers = hygiene::pass_on(&head.headers, self.router.withheld_on_pass());
         let passed = self.forward(head, headers, Overheard::by_nobody(body));
-        passed
-            .await
-            .map(by_nobody)
-            .unwrap_or_else(|failed| failed.answer)
+        passed.await.map_or_else(|failed| failed.answer, by_nobody)
     }
 
     /// Rules that are only observed touch nothing of a request.
@@ -46,10 +43,7 @@ impl Front {
         let (head, body) = request.into_parts();
         let headers = hygiene::as_sent(&head.headers, &[]);
         let passed = self.forward(head, headers, Overheard::by_nobody(body));
-        passed
-            .await
-            .map(by_nobody)
-            .unwrap_or_else(|failed| failed.answer)
+        passed.await.map_or_else(|failed| failed.answer, by_nobody)
     }
 
     /// An effect that is only observed: forwarded as it came, and judged beside its way.
@@ -77,10 +71,7 @@ impl Front {
         });
         let Some(watch) = watch else {
             let passed = self.forward(head, headers, Overheard::by_nobody(body));
-            return passed
-                .await
-                .map(by_nobody)
-                .unwrap_or_else(|failed| failed.answer);
+            return passed.await.map_or_else(|failed| failed.answer, by_nobody);
         };
         let (ear, answering) = watch.listen();
         match self.forward(head, headers, Overheard::by(body, ear)).await {

@@ -9,6 +9,7 @@
 
 mod damage;
 mod full;
+mod observed;
 mod power;
 mod read_only;
 mod sync;

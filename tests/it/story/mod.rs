@@ -19,6 +19,7 @@ mod network;
 mod ownership;
 mod person;
 mod register;
+mod rolling_out;
 mod settling;
 mod together;
 mod tokens;
