@@ -78,7 +78,9 @@ pub fn with_key(request: &StoredRequest, key: Option<(&HeaderName, &str)>) -> Fi
 
 /// The fields of a request that is no effect, on their way out.
 pub fn pass_on(headers: &HeaderMap, withheld: &[HeaderName]) -> HeaderMap {
+    let length = length_of_nothing(headers).into_iter();
     outbound(headers, withheld)
+        .chain(length)
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
@@ -99,8 +101,17 @@ pub fn as_sent(headers: &HeaderMap, ours: &[HeaderName]) -> HeaderMap {
     };
     let travels = headers.iter().filter(|(name, _)| !stays(name));
     travels
+        .chain(length_of_nothing(headers))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
+}
+
+/// Framing is made anew where a request is forwarded, and leaves out a length of nothing; some servers
+/// ask for it (411).
+fn length_of_nothing(headers: &HeaderMap) -> Option<(&HeaderName, &HeaderValue)> {
+    let (name, value) = headers.iter().find(|(name, _)| **name == CONTENT_LENGTH)?;
+    let alone = headers.get_all(CONTENT_LENGTH).iter().count() == 1;
+    (alone && value == "0").then_some((name, value))
 }
 
 /// Fields that carry a credential wherever they stand. Others may too; what is not known as one does
@@ -248,7 +259,8 @@ mod tests {
             .collect();
         assert_eq!(sent(&all, std::slice::from_ref(&key)), expected);
         let passed = pass_on(&head(&all).headers, &[]);
-        assert_eq!(passed.len(), 3);
+        assert_eq!(passed.len(), 4);
+        assert_eq!(passed[CONTENT_LENGTH], "0");
         assert_eq!(passed[key], "caller");
     }
 
@@ -261,6 +273,7 @@ mod tests {
             ("via", "1.1 mesh"),
             ("x-b", "2"),
             ("x-b", "1"),
+            ("content-length", "0"),
         ];
         let mut all: Vec<(&str, &str)> = kept.to_vec();
         all.extend([

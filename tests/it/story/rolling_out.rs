@@ -5,6 +5,8 @@
 //! gets what the provider said; what was only observed refuses nobody later; what was enforced is.
 
 use super::*;
+use crate::support::gate::Gate;
+use crate::support::script::Script;
 use crate::support::setup::Setup;
 use crate::support::upstream::Keys;
 
@@ -152,14 +154,16 @@ fn a_service_is_watched_then_checked_and_then_held_to_its_tokens() {
     assert_eq!(upstream.effects().len(), 10);
 }
 
-/// What a provider was sent, but for its own name.
+/// What a provider was sent, but for its own name and what belongs to the connection.
 fn sent(upstream: &Upstream) -> Vec<(String, Vec<(String, String)>)> {
     let heads = upstream.heads().into_iter();
     let fields = |fields: Vec<(String, String)>| {
         let lower = fields
             .into_iter()
             .map(|(name, value)| (name.to_ascii_lowercase(), value));
-        let mut fields: Vec<_> = lower.filter(|(name, _)| name != "host").collect();
+        let mut fields: Vec<_> = lower
+            .filter(|(name, _)| name != "host" && name != "connection")
+            .collect();
         fields.sort();
         fields
     };
@@ -324,7 +328,55 @@ fn what_is_only_watched_takes_nothing_from_what_is_enforced_on_the_same_resource
     assert_eq!(mark(&proxy, "account:42").as_deref(), Some("108"));
     assert_eq!(version_2(&proxy, "108", "x").status, 201);
     assert_eq!(version_2(&proxy, "109", "y").status, 201);
-    // It is judged by what the register holds: 109 was presented elsewhere.
-    assert_eq!(upstream.effects().len(), 5);
-    assert_eq!(recorded(&proxy), 3);
+    // It is judged by what the register holds: 5 was presented where it is enforced.
+    assert_eq!(pay_from(&proxy, "43", "5", "z").send().status, 201);
+    let refund = proxy
+        .post("/accounts/43/refunds")
+        .token("4")
+        .key("z")
+        .json("{}");
+    assert_eq!(refund.send().status, 201);
+    let seen = until_judged(&proxy, "POST /accounts/{account}/refunds", 3);
+    assert_eq!(found(&seen, "refused", Some("stale-fencing-token")), 2);
+    assert_eq!(upstream.effects().len(), 7);
+    assert_eq!(recorded(&proxy), 4);
+}
+
+#[test]
+fn what_is_under_way_or_in_doubt_is_told_from_what_is_done() {
+    let (upstream, proxy) = watched(Keys::Ignored);
+    let answer = Gate::closed();
+    upstream.next(Script::hold_answer(&answer));
+    let first = pay_from(&proxy, "42", "108", "k").start();
+    answer.until_reached();
+    assert_eq!(version_2(&proxy, "108", "k").status, 201);
+    assert_eq!(version_2(&proxy, "109", "l").status, 201);
+    let seen = until_judged(&proxy, PAYMENTS, 3);
+    assert_eq!(
+        (found(&seen, "joined", None), found(&seen, "waited", None)),
+        (1, 1),
+        "{seen}"
+    );
+    answer.open();
+    assert_eq!(first.answer().status, 201);
+    assert_eq!(version_2(&proxy, "109", "k").status, 201);
+    upstream.next(Script::lose_answer());
+    assert_eq!(
+        version_2(&proxy, "109", "m").status,
+        502,
+        "nobody knows, and nobody pretends to"
+    );
+    until("its end is judged", || {
+        found(&row(&proxy, PAYMENTS, "observed"), "in-doubt", None) == 1
+    });
+    let seen = row(&proxy, PAYMENTS, "observed");
+    assert_eq!(
+        (seen["requests"].as_u64(), found(&seen, "replayed", None)),
+        (Some(5), 1)
+    );
+    assert_eq!(
+        upstream.heads().len(),
+        5,
+        "none was held back or sent again"
+    );
 }
