@@ -164,14 +164,13 @@ impl Instance {
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let turnstile = Turnstile::default();
         let (observer, judge) = report(&config, &dispatcher)?;
-        let counts = observer.counts().clone();
         let shared = Shared::new(
             Arc::clone(&config),
             dispatcher.clone(),
             reconciler.clone(),
             fingerprint_key,
             turnstile.names().await,
-            observer,
+            observer.clone(),
         );
         let sockets = bind_upstreams(&config).await?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
@@ -188,7 +187,7 @@ impl Instance {
             watched: Mutex::new(Watched::new(look)),
             turn: tokio::sync::Mutex::default(),
         });
-        let routers = bind_routers(&config, reloader.inner(), counts.clone()).await?;
+        let routers = bind_routers(&config, reloader.inner(), observer.counts().clone()).await?;
         Ok(Self {
             register,
             supervisor,
@@ -196,7 +195,7 @@ impl Instance {
             keeper,
             metrics,
             judge,
-            report: (counts, config.register.path.clone()),
+            report: (observer.counts().clone(), config.register.path.clone()),
             reloader,
             sockets,
             routers,
