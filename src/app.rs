@@ -39,7 +39,6 @@ use crate::dispatch::turnstile::Turnstile;
 use crate::dispatch::waiters::{Ended, Waiters};
 use crate::observe;
 use crate::observe::counts::Counts;
-use crate::observe::file::ReportError;
 use crate::observe::judge::Judge;
 use crate::observe::watch::Observer;
 use crate::protocol::ids::{InstanceId, OperationKey};
@@ -99,9 +98,6 @@ pub enum AppError {
     /// The operators' listener cannot be bound.
     #[error("the operators' listener cannot be opened")]
     Admin(#[source] BindError),
-    /// The report of before cannot be gone on from.
-    #[error("the report cannot be gone on from")]
-    Report(#[source] ReportError),
     /// The register did not close cleanly.
     #[error("the register did not close cleanly")]
     Close(#[source] StoreError),
@@ -163,7 +159,7 @@ impl Instance {
         let gateways = Arc::new(gateways::open(&config, None, &clock)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let turnstile = Turnstile::default();
-        let (observer, judge) = report(&config, &dispatcher)?;
+        let (observer, judge) = report(&config, &dispatcher);
         let shared = Shared::new(
             Arc::clone(&config),
             dispatcher.clone(),
@@ -276,14 +272,14 @@ impl Instance {
 }
 
 /// What was counted before is gone on from.
-fn report(config: &Config, dispatcher: &Dispatcher) -> Result<(Observer, Judge), AppError> {
-    let book = observe::file::take_over(&config.register.path).map_err(AppError::Report)?;
-    Ok(observe::judge::open(
+fn report(config: &Config, dispatcher: &Dispatcher) -> (Observer, Judge) {
+    let book = observe::file::take_over(&config.register.path);
+    observe::judge::open(
         dispatcher.register.clone(),
         dispatcher.clock.clone(),
         Counts::from(book),
         dispatcher.metrics.clone(),
-    ))
+    )
 }
 
 /// The register that a config names.
@@ -375,7 +371,7 @@ async fn bind_routers(
             operators,
             readiness: readiness.clone(),
             in_force: parts.in_force.clone(),
-            report,
+            report: Some(report),
             settled: wake_waiters(dispatcher),
             tasks: dispatcher.supervisor.effects(),
         };

@@ -62,8 +62,8 @@ pub struct Api {
     pub readiness: Readiness,
     /// The config in force.
     pub in_force: InForce,
-    /// What the rules find.
-    pub report: Counts,
+    /// What the rules find; `None`: what was kept of it cannot be read.
+    pub report: Option<Counts>,
     /// Told of what was settled.
     pub settled: Settled,
     /// Where resolutions run, so that a caller who hangs up cuts none in half.

@@ -7,9 +7,11 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::api::Api;
+use super::problem::Problem;
 use super::views::wall_time;
 use crate::observe::counts::{Book, Example, Finding, Found, Row, Treatment};
 
@@ -57,8 +59,16 @@ pub struct FoundView {
     pub example: Option<Example>,
 }
 
-pub(super) async fn show(State(api): State<Api>) -> Json<ReportView> {
-    Json(ReportView::of(api.report.book().0))
+pub(super) async fn show(State(api): State<Api>) -> Result<Json<ReportView>, Problem> {
+    let report = api.report.ok_or_else(|| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "report-unreadable",
+            "report.json beside the register cannot be read by this version; an instance that starts \
+             sets it aside and begins another",
+        )
+    })?;
+    Ok(Json(ReportView::of(report.book().0)))
 }
 
 impl ReportView {

@@ -61,7 +61,7 @@ pub(crate) async fn house(operators: Operators) -> House {
         operators: operators.clone(),
         readiness: readiness.clone(),
         in_force: in_force(),
-        report: Counts::default(),
+        report: Some(Counts::default()),
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         tasks: TaskTracker::new(),
     };

@@ -24,6 +24,9 @@ const MOST_FINDINGS: usize = 64;
 /// Most missing members of one effect that are kept apart.
 const MOST_MEMBERS: usize = 16;
 
+/// Longest method that is shown.
+const LONGEST_METHOD: usize = 16;
+
 /// Stands for the members beyond.
 const OTHER_MEMBERS: &str = "others";
 
@@ -305,7 +308,8 @@ impl Tally {
 impl Example {
     fn of(about: &Occasion<'_>) -> Self {
         Self {
-            method: about.method.to_owned(),
+            // A method may be any word of its caller's.
+            method: about.method.chars().take(LONGEST_METHOD).collect(),
             operation: about.operation.map(|id| digest_of(id.as_str())),
         }
     }

@@ -99,20 +99,19 @@ pub fn read(register: &Path) -> Result<Book, ReportError> {
     }
 }
 
-/// The same for whoever goes on counting: what is not understood is set aside first.
-pub fn take_over(register: &Path) -> Result<Book, ReportError> {
-    match read(register) {
-        Err(ReportError::NotUnderstood(path)) => {
-            let aside = path.with_extension("json.unreadable");
-            fs::rename(&path, &aside).map_err(|error| ReportError::File(path, error))?;
-            tracing::warn!(
-                kept = %aside.display(),
-                "the report of before is not understood; another one begins"
-            );
-            Ok(Book::default())
-        }
-        read => read,
-    }
+/// The same for whoever goes on counting. A report is no reason not to start: one that cannot be read is
+/// set aside, and another begins.
+pub fn take_over(register: &Path) -> Book {
+    read(register).unwrap_or_else(|error| {
+        let aside = register.join(format!("{NAME}.unreadable"));
+        let is_aside = fs::rename(register.join(NAME), &aside).is_ok();
+        tracing::warn!(
+            error = %chain(&error),
+            set_aside = is_aside,
+            "the report of before cannot be gone on from; another one begins"
+        );
+        Book::default()
+    })
 }
 
 /// Keeps the book in the register's directory.
@@ -176,7 +175,7 @@ mod tests {
             read(folder.path()),
             Err(ReportError::NotUnderstood(_))
         ));
-        assert_eq!(take_over(folder.path()).unwrap(), Book::default());
+        assert_eq!(take_over(folder.path()), Book::default());
         write(folder.path(), &some()).unwrap();
         let aside = folder.path().join("report.json.unreadable");
         assert_eq!(fs::read_to_string(aside).unwrap(), r#"{"format":9}"#);
