@@ -16,7 +16,7 @@ mod watch;
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,6 +37,10 @@ use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::Turnstile;
 use crate::dispatch::waiters::{Ended, Waiters};
+use crate::observe;
+use crate::observe::counts::Counts;
+use crate::observe::judge::Judge;
+use crate::observe::watch::Observer;
 use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::time::Millis;
 use crate::proxy::doors::{Doors, Place};
@@ -107,6 +111,9 @@ pub struct Instance {
     reconciler: Reconciler,
     keeper: Arc<SqliteBackend>,
     metrics: Metrics,
+    judge: Judge,
+    /// And where it is kept.
+    report: (Counts, PathBuf),
     reloader: Reloader,
     sockets: Vec<(Place, TcpListener)>,
     routers: Vec<(TcpListener, axum::Router)>,
@@ -127,16 +134,13 @@ impl Instance {
         let clock = Clock::system().map_err(AppError::Clock)?;
         let instance = random_instance()?;
         let metrics = Metrics::new();
-        let observed = metrics.clone();
-        let options = register_options(&config, restored(&config, accept_restored));
+        let committed = metrics.clone();
         let owner = sqlite::Owner {
             instance,
             clock: clock.clone(),
-            committed: Arc::new(move |took_us, commands| observed.store_commit(took_us, commands)),
+            committed: Arc::new(move |took_us, commands| committed.store_commit(took_us, commands)),
         };
-        let opened = sqlite::open(options, owner)
-            .await
-            .map_err(|error| AppError::Register(config.register.path.clone(), error))?;
+        let opened = open_register(&config, accept_restored, owner).await?;
         let keeper = Arc::clone(&opened.backend);
         let fingerprint_key = FingerprintKey::new(&opened.sealer.fingerprint_key());
         let register = Register::new(opened.backend, instance);
@@ -154,6 +158,7 @@ impl Instance {
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let turnstile = Turnstile::default();
+        let (observer, judge) = report(&config, &dispatcher);
         let shared = Shared::new(
             Arc::clone(&config),
             dispatcher.clone(),
@@ -161,6 +166,7 @@ impl Instance {
             fingerprint_key,
             turnstile.names().await,
             bodies,
+            observer.clone(),
         );
         let sockets = bind_upstreams(&config).await?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
@@ -177,13 +183,15 @@ impl Instance {
             watched: Mutex::new(Watched::new(look)),
             turn: tokio::sync::Mutex::default(),
         });
-        let routers = bind_routers(&config, reloader.inner()).await?;
+        let routers = bind_routers(&config, reloader.inner(), observer.counts().clone()).await?;
         Ok(Self {
             register,
             supervisor,
             reconciler,
             keeper,
             metrics,
+            judge,
+            report: (observer.counts().clone(), config.register.path.clone()),
             reloader,
             sockets,
             routers,
@@ -222,6 +230,9 @@ impl Instance {
                 .keep(|purged| metrics.store_forgot(purged.answers, purged.identities))
                 .await;
         });
+        keeping.spawn(self.judge.run());
+        let (counts, directory) = self.report;
+        keeping.spawn(observe::file::keep(counts.clone(), directory.clone()));
         let digest = in_force.in_force.digest();
         tracing::info!(instance = %self.register.instance(), config = digest, "serving");
         let reloader = self.reloader.clone();
@@ -255,8 +266,20 @@ impl Instance {
         let all_closed = tokio::time::timeout(LAST_ANSWERS, all_closed);
         let (_slow_readers, ()) = tokio::join!(all_closed, doors_closed);
         keeping.shutdown().await;
+        observe::file::keep_last(&counts, &directory);
         self.register.read().close().await.map_err(AppError::Close)
     }
+}
+
+/// What was counted before is gone on from.
+fn report(config: &Config, dispatcher: &Dispatcher) -> (Observer, Judge) {
+    let book = observe::file::take_over(&config.register.path);
+    observe::judge::open(
+        dispatcher.register.clone(),
+        dispatcher.clock.clone(),
+        Counts::from(book),
+        dispatcher.metrics.clone(),
+    )
 }
 
 /// The register that a config names.
@@ -299,6 +322,16 @@ fn millis(length: Duration) -> Millis {
     Millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
 }
 
+async fn open_register(
+    config: &Config,
+    accept_restored: bool,
+    owner: sqlite::Owner,
+) -> Result<sqlite::Opened, AppError> {
+    let options = register_options(config, restored(config, accept_restored));
+    let opened = sqlite::open(options, owner).await;
+    opened.map_err(|error| AppError::Register(config.register.path.clone(), error))
+}
+
 fn random_instance() -> Result<InstanceId, AppError> {
     use ring::rand::{SecureRandom, SystemRandom};
     let mut bytes = [0; 16];
@@ -330,6 +363,7 @@ async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError
 async fn bind_routers(
     config: &Config,
     parts: &reload::Inner,
+    report: Counts,
 ) -> Result<Vec<(TcpListener, axum::Router)>, AppError> {
     let dispatcher = &parts.dispatcher;
     let draining = dispatcher.supervisor.draining_token();
@@ -347,6 +381,7 @@ async fn bind_routers(
             operators,
             readiness: readiness.clone(),
             in_force: parts.in_force.clone(),
+            report: Some(report),
             settled: wake_waiters(dispatcher),
             tasks: dispatcher.supervisor.effects(),
         };

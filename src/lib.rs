@@ -20,6 +20,7 @@ pub mod expression;
 pub mod failpoint;
 pub mod lease;
 pub mod manual;
+pub mod observe;
 pub mod protocol;
 pub mod proxy;
 pub mod reconcile;

@@ -25,8 +25,9 @@ use super::health::Readiness;
 use super::in_force::{self, InForce};
 use super::problem::Problem;
 use super::views::{Looker, StatusView};
-use super::{comparison, operations, resolve, resources};
+use super::{comparison, operations, report, resolve, resources};
 use crate::clock::Clock;
+use crate::observe::counts::Counts;
 use crate::protocol::ids::{OperationKey, Tenant};
 use crate::protocol::view::Living;
 use crate::store::{Register, StoreError};
@@ -61,6 +62,8 @@ pub struct Api {
     pub readiness: Readiness,
     /// The config in force.
     pub in_force: InForce,
+    /// What the rules find; `None`: what was kept of it cannot be read.
+    pub report: Option<Counts>,
     /// Told of what was settled.
     pub settled: Settled,
     /// Where resolutions run, so that a caller who hangs up cuts none in half.
@@ -80,6 +83,7 @@ pub fn router(api: Api) -> Router {
             "/operations/{upstream}/{id}/resolve",
             post(resolve::resolve),
         )
+        .route("/report", get(report::show))
         .route("/resources", get(resources::list))
         .route("/resources/{name}", get(resources::show));
     Router::new()

@@ -22,6 +22,7 @@ use super::stand_in::{INSTANCE, StandIn, Wanted};
 use super::views::{OperationDetail, OperationList, ResourceDetail, ResourceList, StatusView};
 use crate::clock::Clock;
 use crate::config::Secret;
+use crate::observe::counts::Counts;
 use crate::protocol::command::Command;
 use crate::protocol::ids::{AttemptId, InstanceId, OperationKey, Principal, Tenant};
 use crate::protocol::outcome::{Answer, AnswerClass, Evidence};
@@ -60,6 +61,7 @@ pub(crate) async fn house(operators: Operators) -> House {
         operators: operators.clone(),
         readiness: readiness.clone(),
         in_force: in_force(),
+        report: Some(Counts::default()),
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         tasks: TaskTracker::new(),
     };

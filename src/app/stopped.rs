@@ -19,6 +19,8 @@ use crate::admin::health::Readiness;
 use crate::admin::in_force::InForce;
 use crate::clock::Clock;
 use crate::config::{Config, Secret};
+use crate::observe;
+use crate::observe::counts::Counts;
 use crate::protocol::ids::Tenant;
 use crate::protocol::time::Millis;
 use crate::store::Register;
@@ -69,6 +71,7 @@ impl Stopped {
         let clock = Clock::system().map_err(AppError::Clock)?;
         let instance = random_instance()?;
         let options = options(&which, purpose);
+        let directory = which.path.clone();
         let owner = sqlite::Owner {
             instance,
             clock: clock.clone(),
@@ -81,6 +84,8 @@ impl Stopped {
                 other => AppError::Register(which.path, other),
             })?;
         let register = Register::new(opened.backend, instance);
+        // Who asks for something else is not troubled by it.
+        let report = observe::file::read(&directory).ok().map(Counts::from);
         let token = Secret::new(random_instance()?.to_string());
         let api = Api {
             register: register.clone(),
@@ -89,6 +94,7 @@ impl Stopped {
             operators: Operators::new([(operator, token.clone())]),
             readiness: Readiness::new(register.clone(), CancellationToken::new()),
             in_force: InForce::new(None, None),
+            report,
             settled: Arc::new(|_| {}),
             tasks: TaskTracker::new(),
         };

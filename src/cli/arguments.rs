@@ -42,6 +42,9 @@ pub(super) enum Command {
     /// Resources, and which generation is authoritative.
     #[command(subcommand)]
     Resources(Resources),
+    /// What the rules found, or would have done, since counting began: per effect, from a running
+    /// instance or a register that none is running on.
+    Report(Report),
     /// The register itself.
     #[command(subcommand)]
     Store(Store),
@@ -209,6 +212,12 @@ pub(super) struct ResourcesList {
 pub(super) struct ResourceShow {
     /// Name of the resource.
     pub(super) name: String,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+pub(super) struct Report {
     #[command(flatten)]
     pub(super) instance: Instance,
 }

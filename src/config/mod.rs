@@ -29,8 +29,8 @@ pub use problems::{Problem, Problems, Severity, Warnings};
 pub use schema::schema;
 pub use secret::Secret;
 pub use settings::{
-    Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Means, Methods, Protect,
-    Register, Remember, Route, Selected, TlsFiles, Unlisted, Upstream,
+    Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Means, Methods, Mode,
+    Protect, Register, Remember, Route, Selected, TlsFiles, Unlisted, Upstream,
 };
 
 use std::path::Path;

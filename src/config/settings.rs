@@ -89,6 +89,15 @@ pub struct Limits {
     pub buffered_bodies: usize,
 }
 
+/// Is what the rules say done, or only told?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// It is done.
+    Enforce,
+    /// It is told: requests are forwarded as they came, and judged beside their way.
+    Observe,
+}
+
 /// One upstream and its listener.
 #[derive(Clone, Debug)]
 pub struct Upstream {
@@ -112,6 +121,8 @@ pub struct Upstream {
     pub effects: Vec<EffectRule>,
     /// What becomes of unsafe requests that no effect matches.
     pub unlisted: Unlisted,
+    /// For requests that no effect matches; effects have their own.
+    pub mode: Mode,
     /// Time limits of one attempt.
     pub timeouts: Timeouts,
     /// Is an answer proof although only the connection's end ends it?
@@ -176,6 +187,8 @@ pub enum Action {
 /// How an effect is protected.
 #[derive(Clone, Debug)]
 pub struct Protect {
+    /// Is it protected, or only watched?
+    pub mode: Mode,
     /// Its identity.
     pub once: Identity,
     /// Where callers put a key of their own: not passed on but by [`KeyRule`].
@@ -327,6 +340,11 @@ impl Upstream {
 }
 
 impl Protect {
+    /// Is it forwarded whatever the rules say?
+    pub fn is_observed(&self) -> bool {
+        self.mode == Mode::Observe
+    }
+
     /// Requests with more content than this, in bytes, are identified off the async workers.
     pub fn slow_above(&self) -> usize {
         let resource = self.fence.as_ref().map(|fence| fence.resource.slow_above());

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hyper::body::Incoming;
 
 use crate::config;
 use crate::expression::AnswerFacts;
@@ -18,6 +19,7 @@ use crate::protocol::ids::UpstreamId;
 use crate::protocol::outcome::{Answer, AnswerClass, StoredRequest};
 use crate::protocol::policy::AnswerTable;
 use crate::upstream::{EffectPool, Endpoint, Outbound, PassThrough, UnfitRequest};
+use crate::wire::overheard::Overheard;
 use crate::wire::{identify, keys};
 
 /// One upstream.
@@ -29,7 +31,7 @@ pub struct Gateway {
     /// Connections for effects.
     pub pool: EffectPool,
     /// The way of everything else.
-    pub pass: PassThrough,
+    pub pass: PassThrough<Overheard<Incoming>>,
 }
 
 /// All upstreams of a config.

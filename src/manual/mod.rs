@@ -9,3 +9,4 @@ pub mod config;
 pub mod expressions;
 pub mod identity;
 pub mod register;
+pub mod rolling_out;

@@ -73,15 +73,25 @@ pub(super) enum Caller {
     Tokenless,
     /// A valid token.
     Holder(FencingToken),
-    /// An outdated one: stored outcomes, never an attempt.
-    Stale(Rejection),
+    /// An outdated one: stored outcomes, and an attempt only where tokens are observed.
+    Stale(FencingToken, Rejection),
 }
 
 impl Caller {
+    /// Where it stands among the generations. A stale caller that is let pass stands where its token
+    /// says: it is older than the mark's, and newer than whoever has no token.
     pub(super) fn token(&self) -> Option<FencingToken> {
         match self {
+            Self::Holder(token) | Self::Stale(token, _) => Some(*token),
+            Self::Tokenless => None,
+        }
+    }
+
+    /// The generation that it acts for: only a valid token uses one up.
+    fn holds(&self) -> Option<FencingToken> {
+        match self {
             Self::Holder(token) => Some(*token),
-            Self::Tokenless | Self::Stale(_) => None,
+            Self::Tokenless | Self::Stale(..) => None,
         }
     }
 }
@@ -138,7 +148,7 @@ impl Desk<'_> {
                 self.fence_changed |= raised && !broken(Rule::MarkRisesWhateverFollows);
                 Ok(Caller::Holder(token))
             }
-            Standing::Stale(rejection) => Ok(Caller::Stale(rejection)),
+            Standing::Stale { token, rejection } => Ok(Caller::Stale(token, rejection)),
             Standing::Refused(rejection) => {
                 self.refuse_unless_observing(rejection)?;
                 Ok(Caller::Tokenless)
@@ -147,7 +157,7 @@ impl Desk<'_> {
     }
 
     fn check_right_to_act(&mut self, caller: &Caller) -> Result<(), Rejection> {
-        if let Caller::Stale(rejection) = caller
+        if let Caller::Stale(_, rejection) = caller
             && !broken(Rule::StaleNeverActs)
         {
             self.refuse_unless_observing(rejection.clone())?;
@@ -168,7 +178,7 @@ impl Desk<'_> {
         if fence.cancelled && !broken(Rule::CancelledAdmitsNothing) {
             return Err(Rejection::ResourceCancelled);
         }
-        let used = match (policy.per_generation, caller.token()) {
+        let used = match (policy.per_generation, caller.holds()) {
             (PerGeneration::Many, _) | (_, None) => None,
             (PerGeneration::One, Some(_)) => fence
                 .first

@@ -73,7 +73,12 @@ pub enum Standing {
         raises: bool,
     },
     /// Outdated: may get a stored outcome, never an attempt.
-    Stale(Rejection),
+    Stale {
+        /// The token.
+        token: FencingToken,
+        /// What it is told.
+        rejection: Rejection,
+    },
     /// Refused at once.
     Refused(Rejection),
 }
@@ -114,10 +119,11 @@ impl Fence {
             (TokenField::Token(token), _) => *token,
         };
         if self.is_stale(register_epoch, token) {
-            return Standing::Stale(Rejection::StaleToken {
+            let rejection = Rejection::StaleToken {
                 presented: token,
                 current: self.mark,
-            });
+            };
+            return Standing::Stale { token, rejection };
         }
         if let Some(why) = self.cannot_place(register_epoch, lease, token, presented, policy) {
             return Standing::Refused(Rejection::TokenUnknown {
@@ -219,7 +225,8 @@ impl Fence {
         let number = AdmissionNumber(self.admissions.0.saturating_add(1));
         self.admissions = number;
         match token {
-            // Under `observe` a token below the mark can get here; it changes nothing of the mark's.
+            // Under `observe` a token below the mark can get here; it changes nothing of the mark's,
+            // and is not taken for none: that would stand in the way of every earlier operation.
             Some(token) if self.mark == Some(token) => {
                 self.first.get_or_insert_with(|| key.clone());
                 self.sequence = self.sequence.max(sequence);

@@ -33,7 +33,7 @@ impl Desk<'_> {
                 if leaves_identity_free(operation, likeness) || broken(Rule::IdentityIsOneRequest) {
                     return Ok(None);
                 }
-                Err(not_the_same(likeness, &operation.key, caller))
+                Err(self.not_the_same(likeness, &operation.key, caller))
             }
         }
     }
@@ -55,7 +55,7 @@ impl Desk<'_> {
                 Err(Rejection::AnswerExpired(Box::new(key)))
             }
             State::Completed(completion) => {
-                let stale = matches!(caller, Caller::Stale(_));
+                let stale = matches!(caller, Caller::Stale(..));
                 Ok(Some(Ruling::Replay {
                     completion: Box::new(completion.clone()),
                     stale,
@@ -107,7 +107,7 @@ impl Desk<'_> {
     fn consult_note(&self, note: &TwinNote, caller: &Caller) -> Result<Option<Ruling>, Rejection> {
         let likeness = self.admit.meaning.likeness(&note.fingerprint);
         if likeness != Likeness::Same {
-            return Err(not_the_same(likeness, &note.key, caller));
+            return Err(self.not_the_same(likeness, &note.key, caller));
         }
         if broken(Rule::TwinIsNoted) {
             return Ok(None);
@@ -127,17 +127,25 @@ impl Desk<'_> {
             Some(IfTwin::Send) | None => Ok(None),
         }
     }
-}
 
-/// The record is of another request, or of one that cannot be compared with this any more.
-fn not_the_same(likeness: Likeness, recorded: &OperationKey, caller: &Caller) -> Rejection {
-    match (caller, likeness) {
-        (Caller::Stale(rejection), _) => rejection.clone(),
-        (Caller::Tokenless | Caller::Holder(_), Likeness::NotComparable) => {
-            Rejection::NotComparable(Box::new(recorded.clone()))
-        }
-        (Caller::Tokenless | Caller::Holder(_), Likeness::Same | Likeness::Other) => {
-            Rejection::KeyReused
+    /// The record is of another request, or of one that cannot be compared with this any more. Where
+    /// tokens are observed nothing is refused for one, and what is left is the identity.
+    fn not_the_same(
+        &self,
+        likeness: Likeness,
+        recorded: &OperationKey,
+        caller: &Caller,
+    ) -> Rejection {
+        match (caller, likeness) {
+            (Caller::Stale(_, rejection), _) if !self.is_observing() => rejection.clone(),
+            (
+                Caller::Tokenless | Caller::Holder(_) | Caller::Stale(..),
+                Likeness::NotComparable,
+            ) => Rejection::NotComparable(Box::new(recorded.clone())),
+            (
+                Caller::Tokenless | Caller::Holder(_) | Caller::Stale(..),
+                Likeness::Same | Likeness::Other,
+            ) => Rejection::KeyReused,
         }
     }
 }

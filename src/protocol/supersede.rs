@@ -79,7 +79,8 @@ impl Desk<'_> {
         other.key.upstream == self.key.upstream && other.key.principal == self.key.principal
     }
 
-    fn is_observing(&self) -> bool {
+    /// Are tokens observed here?
+    pub(super) fn is_observing(&self) -> bool {
         self.fenced()
             .is_some_and(|(_, policy)| policy.token == TokenMode::Observe)
     }

@@ -3,7 +3,7 @@
 //! What always holds: content is read within its limits
 //! before anything is decided; while draining no new effect is begun.
 //!
-//! What it does not do: carry an effect out (`pipeline`), or shape what callers are told (`reply`).
+//! What it does not do: carry an effect out (`pipeline`), forward what is none (`forward`), or shape what callers are told (`reply`).
 
 use std::sync::Arc;
 
@@ -20,41 +20,48 @@ use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
 use crate::dispatch::turnstile::Names;
 use crate::expression::PathParams;
+use crate::observe::counts::{Finding, Occasion, Treatment};
+use crate::observe::signs;
+use crate::observe::watch::Observer;
 use crate::protocol::command::TokenField;
-use crate::protocol::ids::AttemptId;
+use crate::protocol::ids::{AttemptId, OperationId};
 use crate::protocol::operation::IdentityOrigin;
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
 use crate::telemetry::metrics::RouteLabels;
-use crate::upstream::{PassThroughError, PassingBody};
+use crate::upstream::PassingBody;
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
-use crate::wire::hygiene;
 use crate::wire::identify::{self, Identified, Original, Scope, Unidentified, identify};
+use crate::wire::overheard::Overheard;
 use crate::wire::problem::{self, About, Fault, Row};
 use crate::wire::reply::Reply;
 use crate::wire::route::{Routed, Router};
 
 /// Content of what callers are sent: ours and whatever is kept, or an upstream's as it comes: of no
 /// effect, or too large to keep.
-pub type Content = Either<Full<Bytes>, Either<Incoming, PassingBody>>;
+pub type Content = Either<Full<Bytes>, Either<Overheard<Incoming>, PassingBody>>;
+
+/// What requests that no effect matches are counted under.
+const UNLISTED: &str = "unlisted";
 
 /// What all fronts of an instance share.
 pub struct Shared {
-    config: Arc<Config>,
-    dispatcher: Dispatcher,
+    pub(super) config: Arc<Config>,
+    pub(super) dispatcher: Dispatcher,
     reconciler: Reconciler,
-    fingerprint_key: FingerprintKey,
+    pub(super) fingerprint_key: FingerprintKey,
     names: Names,
     bodies: BodyBudget,
+    pub(super) observer: Observer,
 }
 
 /// What answers the requests of one listener under one config. Cheap to clone.
 #[derive(Clone)]
 pub struct Front {
-    shared: Arc<Shared>,
-    gateway: Arc<Gateway>,
-    router: Arc<Router>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) router: Arc<Router>,
 }
 
 impl Shared {
@@ -67,6 +74,7 @@ impl Shared {
         fingerprint_key: FingerprintKey,
         names: Names,
         bodies: BodyBudget,
+        observer: Observer,
     ) -> Self {
         Self {
             config,
@@ -75,6 +83,7 @@ impl Shared {
             fingerprint_key,
             names,
             bodies,
+            observer,
         }
     }
 
@@ -92,6 +101,7 @@ impl Shared {
             fingerprint_key: self.fingerprint_key.clone(),
             names,
             bodies: self.bodies.clone(),
+            observer: self.observer.clone(),
         }
     }
 
@@ -124,16 +134,30 @@ impl Front {
             Ok(Routed::Pass) => self.pass(request).await,
             Ok(Routed::Observe) => {
                 self.shared.dispatcher.metrics.unprotected_effect();
+                self.count(UNLISTED, Treatment::Unlisted, &method, None, &[]);
                 self.pass(request).await
+            }
+            Ok(Routed::Spared(fault)) => {
+                let reason = Row::of_fault(&fault).name();
+                let route = RouteLabels::new(UNLISTED, self.gateway.config.id.as_str());
+                self.shared.dispatcher.metrics.would_refuse(&route, reason);
+                let refused = Finding::Refused(reason.into());
+                self.count(UNLISTED, Treatment::Observed, &method, None, &[refused]);
+                self.pass_as_sent(request).await
             }
             Ok(Routed::Protect {
                 name,
                 protect,
                 params,
-            }) => {
-                let route = RouteLabels::new(name, self.gateway.config.id.as_str());
-                self.protect(request, &params, protect, &route).await
+            }) if protect.is_observed() => {
+                let protect = Arc::clone(protect);
+                self.observe(request, name, protect, params).await
             }
+            Ok(Routed::Protect {
+                name,
+                protect,
+                params,
+            }) => self.protect(request, name, &params, protect).await,
             Err(fault) => whole(problem::fault(&fault, About::default()), &method),
         }
     }
@@ -142,16 +166,19 @@ impl Front {
     async fn protect(
         &self,
         request: Request<Incoming>,
+        name: &str,
         params: &PathParams,
         protect: &Arc<Protect>,
-        route: &RouteLabels,
     ) -> Response<Content> {
         let (method, version) = (request.method().clone(), request.version());
+        let route = &RouteLabels::new(name, self.gateway.config.id.as_str());
         let metrics = &self.shared.dispatcher.metrics;
         let (identified, original) = match self.identify(request, params, protect).await {
             Ok(identified) => identified,
             Err(refused) => {
                 metrics.rejected(route, refused.name());
+                let findings = signs::of_unidentified(&refused);
+                self.count(name, Treatment::Enforced, &method, None, &findings);
                 tracing::info!(
                     upstream = %self.gateway.config.id,
                     reason = refused.name(),
@@ -186,10 +213,35 @@ impl Front {
         if let Counted::Rejected(reason) = told.counted {
             log_refusal(&effect.identified, reason);
         }
+        let mut findings = signs::of_request(&effect.identified);
         if let Some(rejection) = observed {
             metrics.would_refuse(route, Row::of_rejection(&rejection).name());
+            findings.push(signs::let_pass(&rejection));
         }
+        findings.extend(told.counted.finding());
+        let id = Some(&effect.identified.key.id);
+        self.count(name, Treatment::Enforced, &method, id, &findings);
         respond(told, &method)
+    }
+
+    /// For the report.
+    fn count(
+        &self,
+        effect: &str,
+        treatment: Treatment,
+        method: &Method,
+        operation: Option<&OperationId>,
+        findings: &[Finding],
+    ) {
+        let about = Occasion {
+            upstream: self.gateway.config.id.as_str(),
+            effect,
+            treatment,
+            method: method.as_str(),
+            operation,
+            at_ms: self.shared.dispatcher.clock.now().wall_ms,
+        };
+        self.shared.observer.counts().request(about, findings);
     }
 
     async fn identify(
@@ -243,34 +295,6 @@ impl Front {
         let params = params.clone();
         Ok((identified, Original { params, head, body }))
     }
-
-    /// No effect: forwarded both ways, streaming.
-    async fn pass(&self, request: Request<Incoming>) -> Response<Content> {
-        let (mut head, body) = request.into_parts();
-        let method = head.method.clone();
-        head.headers = hygiene::pass_on(&head.headers, self.router.withheld_on_pass());
-        head.version = http::Version::HTTP_11;
-        match self
-            .gateway
-            .pass
-            .send(Request::from_parts(head, body))
-            .await
-        {
-            Ok(response) => {
-                let (mut head, body) = response.into_parts();
-                head.headers = hygiene::pass_back(&head.headers, &method, head.status);
-                Response::from_parts(head, Either::Right(Either::Left(body)))
-            }
-            Err(error) => {
-                tracing::warn!(
-                    upstream = %self.gateway.config.id,
-                    error = %chain(&error),
-                    "a request that is no effect was not answered"
-                );
-                whole(broken_pass(&error), &method)
-            }
-        }
-    }
 }
 
 /// A rise in stale tokens deserves a look; the names are what one looks for.
@@ -290,20 +314,6 @@ fn log_refusal(identified: &Identified, reason: &str) {
         reason,
         "refused"
     );
-}
-
-fn broken_pass(error: &PassThroughError) -> Reply {
-    let fault = match error {
-        PassThroughError::Target => Fault::NoRoute {
-            why: "its target cannot be sent upstream",
-        },
-        PassThroughError::Unreachable(_) => Fault::UpstreamUnreachable,
-        // Not an operation, yet nobody knows whether it was received.
-        PassThroughError::Broken(_) => Fault::OutcomeUncertain {
-            status: StatusCode::BAD_GATEWAY,
-        },
-    };
-    problem::fault(&fault, About::default())
 }
 
 /// The answer to a request that a fault of ours ended: nobody knows how far it got.
@@ -332,6 +342,6 @@ fn respond(told: Told, method: &Method) -> Response<Content> {
     Response::from_parts(head, Either::Right(Either::Right(content)))
 }
 
-fn whole(reply: Reply, method: &Method) -> Response<Content> {
+pub(super) fn whole(reply: Reply, method: &Method) -> Response<Content> {
     reply.into_response(method).map(Either::Left)
 }

@@ -10,6 +10,7 @@
 //! same front).
 
 pub mod doors;
+mod forward;
 pub mod front;
 mod joining;
 pub mod listener;

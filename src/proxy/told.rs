@@ -8,6 +8,7 @@
 use http::{HeaderValue, StatusCode};
 
 use crate::dispatch::passing::{self, PassedOn};
+use crate::observe::counts::Finding;
 use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{Completion, State};
 use crate::protocol::outcome::{AnswerClass, Evidence, Verdict};
@@ -187,6 +188,17 @@ impl Teller {
 }
 
 impl Counted {
+    /// What it is in the report, if anything.
+    pub(super) fn finding(self) -> Option<Finding> {
+        match self {
+            Self::Answered(Answered::Applied | Answered::Refused | Answered::NotApplied) => None,
+            Self::Answered(Answered::Uncertain) => Some(Finding::InDoubt),
+            Self::Answered(Answered::Replayed) => Some(Finding::Replayed),
+            Self::Answered(Answered::Joined) => Some(Finding::Joined),
+            Self::Rejected(reason) => Some(Finding::Refused(reason.into())),
+        }
+    }
+
     /// Counts it.
     pub(super) fn count(self, metrics: &Metrics, route: &RouteLabels) {
         match self {

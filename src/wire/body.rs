@@ -170,7 +170,7 @@ impl Gathering {
 }
 
 /// Part of the budget; given back when dropped.
-struct Share {
+pub(super) struct Share {
     room: Arc<Room>,
     /// Bytes that take no room.
     free: usize,
@@ -179,8 +179,16 @@ struct Share {
 }
 
 impl Share {
+    pub(super) fn empty(budget: &BodyBudget) -> Self {
+        Self {
+            room: Arc::clone(&budget.room),
+            free: 0,
+            bytes: 0,
+        }
+    }
+
     /// Grows to that many bytes, unless it is as large.
-    fn cover(&mut self, bytes: usize) -> Result<(), BodyError> {
+    pub(super) fn cover(&mut self, bytes: usize) -> Result<(), BodyError> {
         let more = bytes.saturating_sub(self.free).saturating_sub(self.bytes);
         if more > 0 {
             let limit = self.room.limit.load(Ordering::Relaxed);
@@ -202,7 +210,7 @@ impl Drop for Share {
 }
 
 /// What was read so far.
-enum Content {
+pub(super) enum Content {
     None,
     /// As it came in.
     One(Bytes),
@@ -210,11 +218,11 @@ enum Content {
 }
 
 impl Content {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.as_ref().len()
     }
 
-    fn and(self, piece: Bytes, declared: usize) -> Self {
+    pub(super) fn and(self, piece: Bytes, declared: usize) -> Self {
         match self {
             _ if piece.is_empty() => self,
             Self::None => Self::One(piece),
@@ -230,7 +238,7 @@ impl Content {
         }
     }
 
-    fn held_by(self, share: Share) -> Bytes {
+    pub(super) fn held_by(self, share: Share) -> Bytes {
         match self {
             Self::None => Bytes::new(),
             Self::One(_) | Self::Many(_) => Bytes::from_owner(Held {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::{HeaderName, Method, Uri};
 
 use crate::config::{
-    Action, AnswerRules, EffectRule, Fence, Identity, KeyRule, Means, Methods, Protect, TlsFiles,
-    Unlisted, Upstream,
+    Action, AnswerRules, EffectRule, Fence, Identity, KeyRule, Means, Methods, Mode, Protect,
+    TlsFiles, Unlisted, Upstream,
 };
 use crate::expression::{Member, PathTemplate, Template};
 use crate::protocol::ids::{TokenSource, UpstreamId};
@@ -34,6 +34,7 @@ pub(super) fn upstream(effects: Vec<EffectRule>, unlisted: Unlisted) -> Upstream
         key: Some(key_rule(KeyValue::Derived, None)),
         effects,
         unlisted,
+        mode: Mode::Enforce,
         timeouts: timeouts(),
         accept_close_framed: false,
         fresh_connections: false,
@@ -112,6 +113,7 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
         keep_request: true,
     };
     Protect {
+        mode: Mode::Enforce,
         once,
         caller_key_header: KEY,
         means: Means::Whole,

@@ -78,9 +78,40 @@ pub fn with_key(request: &StoredRequest, key: Option<(&HeaderName, &str)>) -> Fi
 
 /// The fields of a request that is no effect, on their way out.
 pub fn pass_on(headers: &HeaderMap, withheld: &[HeaderName]) -> HeaderMap {
+    let length = length_of_nothing(headers).into_iter();
     outbound(headers, withheld)
+        .chain(length)
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
+}
+
+/// The fields of a request that is only observed: as its caller sent them, so that its upstream sees
+/// what it would see without us. What belongs to one connection stays on it all the same, and what is
+/// for us is for nobody else. `ours`: names of our own beyond `Fencing-*` and `Fencepost-*`.
+pub fn as_sent(headers: &HeaderMap, ours: &[HeaderName]) -> HeaderMap {
+    let nominated = Nominated::by(headers);
+    let stays = |name: &HeaderName| {
+        let text = name.as_str();
+        is_hop_by_hop(text)
+            || FRAMING.contains(&text)
+            || text == "proxy-authorization"
+            || is_ours(text)
+            || nominated.contain(text)
+            || ours.contains(name)
+    };
+    let travels = headers.iter().filter(|(name, _)| !stays(name));
+    travels
+        .chain(length_of_nothing(headers))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Framing is made anew where a request is forwarded, and leaves out a length of nothing; some servers
+/// ask for it (411).
+fn length_of_nothing(headers: &HeaderMap) -> Option<(&HeaderName, &HeaderValue)> {
+    let (name, value) = headers.iter().find(|(name, _)| **name == CONTENT_LENGTH)?;
+    let alone = headers.get_all(CONTENT_LENGTH).iter().count() == 1;
+    (alone && value == "0").then_some((name, value))
 }
 
 /// Fields that carry a credential wherever they stand. Others may too; what is not known as one does
@@ -228,8 +259,37 @@ mod tests {
             .collect();
         assert_eq!(sent(&all, std::slice::from_ref(&key)), expected);
         let passed = pass_on(&head(&all).headers, &[]);
-        assert_eq!(passed.len(), 3);
+        assert_eq!(passed.len(), 4);
+        assert_eq!(passed[CONTENT_LENGTH], "0");
         assert_eq!(passed[key], "caller");
+    }
+
+    #[test]
+    fn what_is_only_observed_keeps_all_that_its_caller_would_have_sent() {
+        let kept = [
+            ("idempotency-key", "caller"),
+            ("x-request-id", "1"),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("via", "1.1 mesh"),
+            ("x-b", "2"),
+            ("x-b", "1"),
+            ("content-length", "0"),
+        ];
+        let mut all: Vec<(&str, &str)> = kept.to_vec();
+        all.extend([
+            ("Connection", "close, X-Hop"),
+            ("X-Hop", "1"),
+            ("Fencing-Token", "108"),
+            ("X-Generation", "108"),
+            ("Proxy-Authorization", "Basic x"),
+        ]);
+        let ours = HeaderName::from_static("x-generation");
+        let sent = as_sent(&head(&all).headers, std::slice::from_ref(&ours));
+        let sent: Vec<_> = sent
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        assert_eq!(sent, kept);
     }
 
     #[test]

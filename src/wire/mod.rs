@@ -25,6 +25,7 @@ pub mod json;
 pub mod keys;
 pub mod meaning;
 mod members;
+pub mod overheard;
 pub mod problem;
 pub mod recorded;
 pub mod reply;

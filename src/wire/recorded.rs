@@ -124,7 +124,7 @@ impl<'a> Judge<'a> {
         let before = before.as_ref().map(|it| it.route(&method, &path));
         let sent_by = match &before {
             Some(Ok(Routed::Protect { protect, .. })) => protect,
-            Some(Ok(Routed::Pass | Routed::Observe) | Err(_)) | None => protect,
+            Some(Ok(Routed::Pass | Routed::Observe | Routed::Spared(_)) | Err(_)) | None => protect,
         };
         put_back(&mut request, sent_by, operation);
         let (head, body) = request.into_parts();

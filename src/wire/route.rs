@@ -13,7 +13,7 @@ use std::sync::Arc;
 use http::{HeaderName, Method};
 
 use super::problem::Fault;
-use crate::config::{Action, EffectRule, Fence, Protect, Route, Unlisted, Upstream};
+use crate::config::{Action, EffectRule, Fence, Mode, Protect, Route, Unlisted, Upstream};
 use crate::expression::{Member, PathParams, PathTemplate, RequestPath};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -24,6 +24,8 @@ pub struct Router {
     upstream: Arc<Upstream>,
     folded: Upstream,
     withheld: Vec<HeaderName>,
+    /// Without the rules that are only observed; `None`: there are none such.
+    enforced: Option<Box<Router>>,
 }
 
 /// Where a request goes.
@@ -33,7 +35,9 @@ pub enum Routed<'a> {
     Pass,
     /// Forwarded, and counted as an unprotected effect.
     Observe,
-    /// An effect.
+    /// Forwarded: only rules that are observed would refuse it, with this fault.
+    Spared(Fault),
+    /// An effect. Its rule says whether it is protected or only observed.
     Protect {
         /// Name of the rule, for logs and metrics.
         name: &'a str,
@@ -47,9 +51,11 @@ pub enum Routed<'a> {
 impl Router {
     /// Compiled once per upstream.
     pub fn new(upstream: Arc<Upstream>) -> Self {
+        let enforced = enforced(&upstream).map(|rules| Box::new(Self::new(Arc::new(rules))));
         Self {
             folded: folded(&upstream),
             withheld: withheld_on_pass(&upstream),
+            enforced,
             upstream,
         }
     }
@@ -66,8 +72,19 @@ impl Router {
     }
 
     /// Where a request goes. `raw`: the path of its target, as sent, without the query. The only
-    /// fault is [`Fault::NoRoute`].
+    /// fault is [`Fault::NoRoute`]. Nothing is refused for the sake of a rule that is only observed.
     pub fn route(&self, method: &Method, raw: &str) -> Result<Routed<'_>, Fault> {
+        let routed = self.by_all_rules(method, raw);
+        match (routed, &self.enforced) {
+            (Err(fault), Some(enforced)) => match enforced.by_all_rules(method, raw)? {
+                Routed::Pass | Routed::Observe | Routed::Spared(_) => Ok(Routed::Spared(fault)),
+                protect @ Routed::Protect { .. } => Ok(protect),
+            },
+            (routed, _) => routed,
+        }
+    }
+
+    fn by_all_rules(&self, method: &Method, raw: &str) -> Result<Routed<'_>, Fault> {
         if *method == Method::CONNECT {
             return Err(no_route("CONNECT is not served here"));
         }
@@ -180,6 +197,30 @@ fn ambiguous() -> Fault {
     )
 }
 
+/// The rules but for those that are only observed; `None` where all are enforced.
+fn enforced(upstream: &Upstream) -> Option<Upstream> {
+    let watched = |effect: &EffectRule| match &effect.action {
+        Action::Protect(protect) => protect.is_observed(),
+        Action::Pass => false,
+    };
+    let unlisted_is_watched = upstream.mode == Mode::Observe
+        && matches!(upstream.unlisted, Unlisted::Protect(_) | Unlisted::Deny);
+    if !unlisted_is_watched && !upstream.effects.iter().any(watched) {
+        return None;
+    }
+    let effects = upstream.effects.iter().filter(|effect| !watched(effect));
+    let unlisted = if unlisted_is_watched {
+        Unlisted::Observe
+    } else {
+        upstream.unlisted.clone()
+    };
+    Some(Upstream {
+        effects: effects.cloned().collect(),
+        unlisted,
+        ..upstream.clone()
+    })
+}
+
 /// The same rules in lower case. What no rule matches passes.
 fn folded(upstream: &Upstream) -> Upstream {
     let effects = upstream.effects.iter().map(|effect| {
@@ -279,6 +320,11 @@ fn withheld_on_pass(upstream: &Upstream) -> Vec<HeaderName> {
     names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     names.dedup();
     names
+}
+
+/// What of a request is for us alone where its rule is only observed: the key is the upstream's too.
+pub fn for_us(protect: &Protect) -> Vec<HeaderName> {
+    protect.fence.iter().flat_map(fence_fields).collect()
 }
 
 /// The fields that carry a fence's token and what belongs to it.

@@ -17,7 +17,7 @@ pub use operation::{
     AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView,
 };
 pub use resource::{ResourceDetail, ResourceList, ResourceView, StatusView};
-pub(super) use words::{provenance, time};
+pub(super) use words::{provenance, time, wall_time};
 
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::time::{Millis, Moment};

@@ -13,9 +13,14 @@ use crate::protocol::time::Moment;
 
 /// RFC 3339 in UTC, with milliseconds.
 pub(in crate::admin) fn time(moment: &Moment) -> String {
+    wall_time(moment.wall_ms)
+}
+
+/// The same of milliseconds since 1970.
+pub(in crate::admin) fn wall_time(wall_ms: u64) -> String {
     /// 9999-12-31T23:59:59.999Z; beyond it there is no RFC 3339.
     const LAST_MS: u64 = 253_402_300_799_999;
-    let since = Duration::from_millis(moment.wall_ms.min(LAST_MS));
+    let since = Duration::from_millis(wall_ms.min(LAST_MS));
     humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()
 }
 

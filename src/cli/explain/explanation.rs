@@ -51,12 +51,17 @@ impl Explanation {
             Err(fault) => told.outcome = refused(&problem::fault(&fault, About::default())),
             Ok(Routed::Pass) => told.outcome = Outcome::Forwarded { counted: false },
             Ok(Routed::Observe) => told.outcome = Outcome::Forwarded { counted: true },
+            Ok(Routed::Spared(fault)) => {
+                told.outcome = refused(&problem::fault(&fault, About::default()));
+                told.observed = true;
+            }
             Ok(Routed::Protect {
                 name,
                 protect,
                 params,
             }) => {
                 told.effect = Some(name.to_owned());
+                told.observed = protect.is_observed();
                 told.protected(config, router.upstream(), protect, &params, &head, &body);
             }
         }
@@ -84,6 +89,7 @@ impl Explanation {
             upstream_key: None,
             policy: Vec::new(),
             outcome: Outcome::PutToRegister,
+            observed: false,
             identified: None,
             original: None,
         }

@@ -86,6 +86,7 @@ pub(super) fn explanation(told: &Explanation) -> String {
         lines.line(heading, &format!("{}: {value}", rule.name));
     }
     outcome(told, &mut lines);
+    observed(told, &mut lines);
     lines.0
 }
 
@@ -187,6 +188,16 @@ fn outcome(told: &Explanation, lines: &mut Lines) {
                 "  if neither: recorded, then sent. Nothing was sent now.",
             );
         }
+    }
+}
+
+/// The rule is only observed: what was said is what enforcing it would do.
+fn observed(told: &Explanation, lines: &mut Lines) {
+    if told.observed {
+        lines.line(
+            "mode",
+            "observe: that is judged and reported, and the request is forwarded as it came",
+        );
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Explanation {
     pub(super) upstream_key: Option<UpstreamKey>,
     pub(super) policy: Vec<Named>,
     pub(super) outcome: Outcome,
+    /// The rule is only observed: the request is forwarded, whatever the outcome would be.
+    pub(super) observed: bool,
     /// For comparing; not shown.
     #[serde(skip)]
     pub(super) identified: Option<Identified>,

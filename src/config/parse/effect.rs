@@ -16,7 +16,9 @@ use super::{answers, means, value};
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
 use crate::config::scalar::{self, DURATION, SIZE};
-use crate::config::settings::{Action, EffectRule, Identity, KeyRule, Limits, Methods, Protect};
+use crate::config::settings::{
+    Action, EffectRule, Identity, KeyRule, Limits, Methods, Mode, Protect,
+};
 use crate::expression::{Member, PathTemplate, Reference, Root, Template};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
@@ -33,6 +35,7 @@ const DEFAULT_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key"
 /// What an effect inherits.
 #[derive(Debug)]
 pub(super) struct Context {
+    pub(super) mode: Mode,
     pub(super) capability: Capability,
     pub(super) key: Option<KeyRule>,
     pub(super) answers: AnswerRules,
@@ -120,9 +123,7 @@ pub(super) fn protect(
     path: Option<&PathTemplate>,
     context: &Context,
 ) -> Protect {
-    fields.or("mode", (), |field| {
-        field.choice_or_later(&[("enforce", ())], &["observe"])
-    });
+    let mode = super::mode(fields, context.mode);
     fields.refuse_later(&["principal", "callback"]);
     let means = means::means(fields, path);
     let default_order = default_order(methods);
@@ -152,6 +153,7 @@ pub(super) fn protect(
         None => (None, None, default_order),
     };
     Protect {
+        mode,
         caller_key_header: key_header(&once, context),
         once,
         means,

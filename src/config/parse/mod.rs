@@ -10,6 +10,7 @@ mod answers;
 mod effect;
 mod fence;
 mod means;
+mod observed;
 mod register;
 mod settle;
 mod upstream;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use super::field::{Field, Fields};
 use super::scalar::{self, DURATION, SIZE};
 use super::secret::Secret;
-use super::settings::{Admin, Config, Limits, Upstream};
+use super::settings::{Admin, Config, Limits, Mode, Upstream};
 use crate::protocol::ids::Tenant;
 
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(LOOPBACK, 15_000);
@@ -48,9 +49,7 @@ struct Taken {
 pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
     let mut fields = root.map()?;
     version(&mut fields);
-    fields.or("mode", (), |field| {
-        field.choice_or_later(&[("enforce", ())], &["observe"])
-    });
+    let mode = mode(&mut fields, Mode::Enforce);
     fields.refuse_later(&["worker", "profiles"]);
     let tenant = fields.or("tenant", Tenant::new("default"), tenant);
     let mut taken = Taken::default();
@@ -60,7 +59,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
         .unwrap_or(Limits {
             buffered_bodies: DEFAULT_BUFFERED,
         });
-    let upstreams = upstreams(&mut fields, limits, &mut taken);
+    let upstreams = upstreams(&mut fields, mode, limits, &mut taken);
     let admin = admin(&mut fields, &mut taken);
     let health = health(&mut fields, &mut taken);
     let register = register::register(&mut fields, &upstreams);
@@ -110,7 +109,19 @@ fn limits_of(field: &Field<'_>) -> Option<Limits> {
     Some(Limits { buffered_bodies })
 }
 
-fn upstreams(fields: &mut Fields<'_>, limits: Limits, taken: &mut Taken) -> Vec<Arc<Upstream>> {
+/// `mode`, or that of whatever it stands in.
+fn mode(fields: &mut Fields<'_>, inherited: Mode) -> Mode {
+    fields.or("mode", inherited, |field| {
+        field.choice(&[("enforce", Mode::Enforce), ("observe", Mode::Observe)])
+    })
+}
+
+fn upstreams(
+    fields: &mut Fields<'_>,
+    mode: Mode,
+    limits: Limits,
+    taken: &mut Taken,
+) -> Vec<Arc<Upstream>> {
     let Some(field) = fields.need("upstreams") else {
         return Vec::new();
     };
@@ -118,11 +129,13 @@ fn upstreams(fields: &mut Fields<'_>, limits: Limits, taken: &mut Taken) -> Vec<
     if named.is_empty() && (field.is_null() || field.is_map()) {
         field.error("names no upstream");
     }
-    let upstreams = named.into_iter();
-    upstreams
-        .filter_map(|(name, field)| upstream::upstream(name, &field, limits, taken))
+    let upstreams: Vec<_> = named
+        .into_iter()
+        .filter_map(|(name, field)| upstream::upstream(name, &field, mode, limits, taken))
         .map(Arc::new)
-        .collect()
+        .collect();
+    observed::warn_of_shared_fences(&field, &upstreams);
+    upstreams
 }
 
 fn admin(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<Admin> {

@@ -12,13 +12,15 @@ use std::sync::Arc;
 use http::{HeaderName, Uri};
 
 use super::effect::{self, Context};
-use super::{NAME, Taken, address, answers, is_name, path, value};
+use super::{NAME, Taken, address, answers, is_name, observed, path, value};
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
 use crate::config::problems::Place;
 use crate::config::profile::{self, Profile};
 use crate::config::scalar::{self, DURATION};
-use crate::config::settings::{Action, EffectRule, KeyRule, Limits, TlsFiles, Unlisted, Upstream};
+use crate::config::settings::{
+    Action, EffectRule, KeyRule, Limits, Mode, TlsFiles, Unlisted, Upstream,
+};
 use crate::config::tree::{Node, Value};
 use crate::protocol::ids::UpstreamId;
 use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Timeouts};
@@ -37,6 +39,7 @@ const DERIVED_KEY: usize = 36;
 pub(super) fn upstream(
     name: &str,
     field: &Field<'_>,
+    mode: Mode,
     limits: Limits,
     taken: &mut Taken,
 ) -> Option<Upstream> {
@@ -46,13 +49,13 @@ pub(super) fn upstream(
     let profile = profile_of(field);
     let mut table = AnswerRules::contract();
     let Some(profile) = profile else {
-        return merged(name, field, &table, limits, taken);
+        return merged(name, field, &table, (mode, limits), taken);
     };
     if let Some(answers) = &profile.answers {
         table = answers::layer(&table, Some(&field.with_node(answers)));
     }
     let node = profile::overlay(field.node(), &profile.upstream);
-    merged(name, &field.with_node(&node), &table, limits, taken)
+    merged(name, &field.with_node(&node), &table, (mode, limits), taken)
 }
 
 fn profile_of(field: &Field<'_>) -> Option<Profile> {
@@ -71,14 +74,12 @@ fn merged(
     name: &str,
     field: &Field<'_>,
     base: &AnswerRules,
-    limits: Limits,
+    (mode, limits): (Mode, Limits),
     taken: &mut Taken,
 ) -> Option<Upstream> {
     let mut fields = field.map()?;
     let profile = fields.take("profile").map(|field| field.at());
-    fields.or("mode", (), |field| {
-        field.choice_or_later(&[("enforce", ())], &["observe"])
-    });
+    let mode = super::mode(&mut fields, mode);
     fields.refuse_later(&["hosts", "callbacks"]);
     let id = id(&mut fields, name, taken);
     let principal = principal(&mut fields);
@@ -88,6 +89,7 @@ fn merged(
     let capability = capability(&mut fields);
     let key = key(&mut fields, capability);
     let context = Context {
+        mode,
         capability,
         key,
         answers: answers::layer(base, fields.take("answers").as_ref()),
@@ -113,6 +115,7 @@ fn merged(
         key: context.key,
         effects: effects?,
         unlisted,
+        mode,
         timeouts: context.timeouts,
         accept_close_framed,
         fresh_connections,
@@ -378,6 +381,13 @@ fn warn_of_promise(
     let protects = |effect: &EffectRule| matches!(effect.action, Action::Protect(_));
     if !effects.iter().any(protects) && !matches!(unlisted, Unlisted::Protect(_)) {
         field.warn("no effect is protected here");
+    } else if effects
+        .iter()
+        .filter(|it| protects(it))
+        .all(observed::is_observed)
+        && observed::is_unlisted_observed(unlisted)
+    {
+        field.warn(observed::NOTHING_IS_REFUSED);
     } else if context.capability.is_opaque() {
         field.warn(
             "an upstream without capabilities gets at most one attempt of an effect: every lost answer \

@@ -203,6 +203,30 @@ fn observe_judges_raises_reports_and_refuses_nothing() {
 }
 
 #[test]
+fn an_observed_stale_token_stands_where_it_says_and_not_where_none_stands() {
+    let mut world = World::new();
+    let observe =
+        |id, with| Ask::fenced(id, with).with(|a| a.fence_policy().token = TokenMode::Observe);
+    let newest = world.granted(&Ask::fenced("a", "108"));
+    let stale = observe("b", "107").payload(2);
+    let granted = world.admission(&stale);
+    assert!(matches!(granted.ruling, Ruling::Granted(_)));
+    let place = world.operations[&stale.key()].place.clone().unwrap();
+    assert_eq!(place.token, Some(token("107")));
+    // Taken for tokenless it would stand in the way of every earlier operation.
+    assert_eq!(world.fence().latest.tokenless, AdmissionNumber(0));
+    assert_eq!(world.fence().first, Some(newest.key));
+    // Its identity is its own, and held to: not for its token is it refused.
+    let other = stale.payload(3);
+    assert_eq!(refused(world.admit(&other)), Rejection::KeyReused);
+    let required = Ask::fenced("b", "107").payload(3);
+    assert!(matches!(
+        refused(world.admit(&required)),
+        Rejection::StaleToken { .. }
+    ));
+}
+
+#[test]
 fn another_payload_under_a_used_identity_is_refused_in_every_state() {
     let mut world = World::new();
     let ask = Ask::plain("k");

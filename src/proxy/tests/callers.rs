@@ -130,6 +130,12 @@ async fn served(bench: Bench) -> SocketAddr {
 }
 
 async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
+    let (observer, _judge) = crate::observe::judge::open(
+        bench.dispatcher.register.clone(),
+        bench.dispatcher.clock.clone(),
+        crate::observe::counts::Counts::default(),
+        bench.dispatcher.metrics.clone(),
+    );
     let shared = Arc::new(Shared::new(
         Arc::new(bench.config),
         bench.dispatcher,
@@ -137,6 +143,7 @@ async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
         FingerprintKey::new(&[7; 32]),
         Names::default(),
         BodyBudget::new(1 << 20),
+        observer,
     ));
     let front = Front::new(shared, Arc::clone(&bench.gateways[0]));
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

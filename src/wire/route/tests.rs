@@ -27,6 +27,7 @@ fn word(router: &Router, method: &Method, path: &str) -> &'static str {
     match router.route(method, path) {
         Ok(Routed::Pass) => "pass",
         Ok(Routed::Observe) => "observe",
+        Ok(Routed::Spared(_)) => "spared",
         Ok(Routed::Protect { .. }) => "protect",
         Err(Fault::NoRoute { .. }) => "refused",
         Err(other) => panic!("{other:?}"),
@@ -245,4 +246,47 @@ proptest! {
         let router = charges(Unlisted::Observe);
         let _ = router.route(&Method::POST, &path);
     }
+}
+
+#[test]
+fn nothing_is_refused_for_the_sake_of_a_rule_that_is_only_observed() {
+    let rules = |mode| {
+        let mut protect = keyed(true);
+        protect.mode = mode;
+        let action = Action::Protect(Arc::new(protect));
+        let effects = vec![effect(&Method::POST, "/v1/charges", action)];
+        let mut rules = upstream(effects, Unlisted::Deny);
+        rules.mode = mode;
+        Router::new(Arc::new(rules))
+    };
+    let (enforced, observed) = (rules(Mode::Enforce), rules(Mode::Observe));
+    for path in [
+        "/v1//charges",
+        "/V1/charges",
+        "/v1/charges;a",
+        "/v1%2Fcharges",
+        "/elsewhere",
+    ] {
+        assert_eq!(word(&enforced, &Method::POST, path), "refused", "{path}");
+        assert_eq!(word(&observed, &Method::POST, path), "spared", "{path}");
+    }
+    assert_eq!(word(&observed, &Method::POST, "/v1/charges"), "protect");
+    // A rule that is enforced stays guarded beside one that is not.
+    let mut watched = keyed(true);
+    watched.mode = Mode::Observe;
+    let both = vec![
+        effect(
+            &Method::POST,
+            "/v1/refunds",
+            Action::Protect(Arc::new(watched)),
+        ),
+        effect(
+            &Method::POST,
+            "/v1/charges",
+            Action::Protect(Arc::new(keyed(true))),
+        ),
+    ];
+    let both = Router::new(Arc::new(upstream(both, Unlisted::Observe)));
+    assert_eq!(word(&both, &Method::POST, "/V1/charges"), "refused");
+    assert_eq!(word(&both, &Method::POST, "/V1/refunds"), "spared");
 }

@@ -10,6 +10,7 @@
 mod damage;
 mod full;
 mod held;
+mod observed;
 mod power;
 mod read_only;
 mod sync;

@@ -21,6 +21,7 @@ mod oversized;
 mod ownership;
 mod person;
 mod register;
+mod rolling_out;
 mod settling;
 mod together;
 mod tokens;
