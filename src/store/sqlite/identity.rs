@@ -13,12 +13,14 @@ use rusqlite::Connection;
 
 use super::about::{self, About};
 use super::age::Age;
+use super::checkpoint::Checkpoints;
 use super::ground::{self, Ground, at};
 use super::keys::{self, AdoptError};
-use super::migrate::Format1;
+use super::load::Fault;
+use super::migrate::{self, Format1};
 use super::open_error::OpenError;
 use super::opening::Restored;
-use super::schema::{self, Found};
+use super::schema::{self, FORMAT, Found};
 use super::witness::{self, Claim, Doubt, Place, Sighting, Witness};
 use crate::protocol::time::{Millis, Moment};
 use crate::store::seal::{MasterKey, SealError, Sealer};
@@ -67,14 +69,21 @@ pub(super) fn establish(
         wanted.restored,
         path,
     )?;
-    if let (Found::Format(1), Restored::Overlook) = (found, wanted.restored) {
-        return Err(OpenError::Outdated {
-            path: path.to_owned(),
-            found: 1,
-        });
-    }
-    if found == Found::Format(1) {
-        bring_up_to_date(connection, path, &first, &others, place, *now)?;
+    if let Found::Format(format) = found
+        && format < FORMAT
+    {
+        if wanted.restored == Restored::Overlook {
+            return Err(OpenError::Outdated {
+                path: path.to_owned(),
+                found: format,
+            });
+        }
+        if format == 1 {
+            from_format_1(connection, path, &first, &others, place, *now)?;
+        } else {
+            from_format_2(connection, path, *now)?;
+        }
+        brought_up_to_date(connection, format).map_err(database)?;
     }
     let mut sealer = Sealer::new(&first, &others).map_err(|_| OpenError::NoRandomness)?;
     if wanted.restored == Restored::Overlook {
@@ -218,8 +227,8 @@ fn accept(
     Ok(())
 }
 
-/// From format 1. Its fingerprints were made with a key derived from the one it was made with.
-fn bring_up_to_date(
+/// Its fingerprints were made with a key derived from the one it was made with.
+fn from_format_1(
     connection: &Connection,
     path: &Path,
     first: &MasterKey,
@@ -239,11 +248,29 @@ fn bring_up_to_date(
         .and_then(|sealer| sealer.seal_fingerprint_key(old.id))
         .map_err(|_| OpenError::NoRandomness)?;
     old.migrate(connection, sealed, place, now)
-        .map_err(|fault| OpenError::Migration {
-            path: path.to_owned(),
-            source: fault.into(),
-        })?;
-    tracing::info!("the register was brought from format 1 to format 2");
+        .map_err(not_migrated(path))
+}
+
+fn from_format_2(connection: &Connection, path: &Path, now: Moment) -> Result<(), OpenError> {
+    tracing::info!(
+        "the register is brought up to date: this takes some minutes for millions of operations, \
+         once, and may be interrupted"
+    );
+    migrate::from_format_2(connection, now).map_err(not_migrated(path))
+}
+
+fn not_migrated(path: &Path) -> impl FnOnce(Fault) -> OpenError {
+    let path = path.to_owned();
+    move |fault| OpenError::Migration {
+        path,
+        source: fault.into(),
+    }
+}
+
+/// What was written meanwhile is moved out of the log before anybody waits for it.
+fn brought_up_to_date(connection: &Connection, from: u32) -> rusqlite::Result<()> {
+    Checkpoints::run_and_truncate(connection)?;
+    tracing::info!("the register was brought from format {from} to format {FORMAT}");
     Ok(())
 }
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
+use super::locator;
+
 use crate::protocol::command::Admit;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{
@@ -64,11 +66,11 @@ impl<'c> Tables<'c> {
     /// An operation with its sequence.
     pub(super) fn locate(&self, key: &OperationKey) -> Result<Option<(i64, Operation)>, Fault> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT sequence, record, answer FROM operations
-             WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4
-               AND tenant = ?5",
+            "SELECT sequence, record, answer FROM locators CROSS JOIN operations USING (sequence)
+             WHERE locator = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
+               AND incarnation = ?4 AND tenant = ?5",
         )?;
-        let mut rows = query_by_key(&mut statement, key)?;
+        let mut rows = query_operation(&mut statement, key)?;
         let Some(row) = rows.next()? else {
             return Ok(None);
         };
@@ -175,13 +177,13 @@ impl load::Rows for Tables<'_> {
     }
 
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Fault> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT sealed FROM requests WHERE operation =
-                 (SELECT sequence FROM operations
-                  WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4
-                    AND tenant = ?5)",
-        )?;
-        let mut rows = query_by_key(&mut statement, key)?;
+        let Some(sequence) = sequence_of(self.connection, key)? else {
+            return Ok(None);
+        };
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT sealed FROM requests WHERE operation = ?1")?;
+        let mut rows = statement.query([sequence])?;
         let Some(row) = rows.next()? else {
             return Ok(None);
         };
@@ -259,10 +261,11 @@ pub(super) fn sequence_of(
     key: &OperationKey,
 ) -> rusqlite::Result<Option<i64>> {
     let mut statement = connection.prepare_cached(
-        "SELECT sequence FROM operations
-         WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4 AND tenant = ?5",
+        "SELECT sequence FROM locators CROSS JOIN operations USING (sequence)
+         WHERE locator = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
+           AND incarnation = ?4 AND tenant = ?5",
     )?;
-    let mut rows = query_by_key(&mut statement, key)?;
+    let mut rows = query_operation(&mut statement, key)?;
     rows.next()?.map(|row| row.get(0)).transpose()
 }
 
@@ -277,6 +280,21 @@ fn query_by_key<'s>(
         PrincipalColumn(key.principal),
         key.incarnation.0.cast_signed(),
         key.tenant.as_str(),
+    ])
+}
+
+/// The same for an operation, with its locator as the sixth.
+fn query_operation<'s>(
+    statement: &'s mut CachedStatement<'_>,
+    key: &OperationKey,
+) -> rusqlite::Result<rusqlite::Rows<'s>> {
+    statement.query(params![
+        key.id.as_str(),
+        key.upstream.as_str(),
+        PrincipalColumn(key.principal),
+        key.incarnation.0.cast_signed(),
+        key.tenant.as_str(),
+        locator::of(key),
     ])
 }
 
