@@ -33,7 +33,8 @@
 //! | the log beside it (`-wal`) is damaged | the start is refused if its witness saw commits that are lost with it, which it does within about a second | "may have been restored or copied" | as for a restored register, below |
 //! | the witness cannot be written | none | "the register's witness cannot be written": until it can, a restored register may go unnoticed | make its place writable |
 //! | it was written by a newer version | the start is refused | "has format N" | run that version; nothing was changed |
-//! | it was written by an older version | – | "was brought from format 1 to format 2" | nothing. There is no way back: keep a backup from before an upgrade |
+//! | it was written by an older version | – | "was brought from format 2 to format 3" | nothing. There is no way back: keep a backup from before an upgrade. With millions of operations it takes minutes; interrupted, nothing was changed, and the next start begins again |
+//! | … and cannot be brought up to date | the start is refused: no room on the disk (about 50 bytes an operation are needed), or an identity stands twice in it | "cannot be brought up to date", and why | make room; else restore a backup. Nothing was changed |
 //! | the key file is gone | the start is refused | which file | put it back. Without it the stored requests and answers are lost; nothing can bring them back |
 //! | a copy or an older state of it is started | the start is refused | "may have been restored or copied", with how far the register and its witness had come | see below |
 //! | the wall clock is set, the machine sleeps | none: deadlines count on a clock that goes on during sleep and cannot be set. A key towards an upstream counts as old as the oldest clock says | after a large step forward, lost answers that wait for a person rather than being sent again | set the clock right |

@@ -73,17 +73,13 @@ pub(super) fn establish(
         && format < FORMAT
     {
         if wanted.restored == Restored::Overlook {
+            let path = path.to_owned();
             return Err(OpenError::Outdated {
-                path: path.to_owned(),
+                path,
                 found: format,
             });
         }
-        if format == 1 {
-            from_format_1(connection, path, &first, &others, place, *now)?;
-        } else {
-            from_format_2(connection, path, *now)?;
-        }
-        brought_up_to_date(connection, format).map_err(database)?;
+        bring_up_to_date(connection, path, format, (&first, &others), place, *now)?;
     }
     let mut sealer = Sealer::new(&first, &others).map_err(|_| OpenError::NoRandomness)?;
     if wanted.restored == Restored::Overlook {
@@ -227,6 +223,31 @@ fn accept(
     Ok(())
 }
 
+/// From an earlier format. What was written meanwhile is moved out of the log before anybody waits for
+/// it.
+fn bring_up_to_date(
+    connection: &Connection,
+    path: &Path,
+    from: u32,
+    (first, others): (&MasterKey, &[MasterKey]),
+    place: Place,
+    now: Moment,
+) -> Result<(), OpenError> {
+    tracing::info!(
+        from,
+        to = FORMAT,
+        "the register is brought up to date, once: with millions of operations this takes minutes"
+    );
+    if from == 1 {
+        from_format_1(connection, path, first, others, place, now)?;
+    } else {
+        migrate::from_format_2(connection, now).map_err(not_migrated(path))?;
+    }
+    Checkpoints::run_and_truncate(connection).map_err(OpenError::database(path))?;
+    tracing::info!("the register was brought from format {from} to format {FORMAT}");
+    Ok(())
+}
+
 /// Its fingerprints were made with a key derived from the one it was made with.
 fn from_format_1(
     connection: &Connection,
@@ -251,27 +272,12 @@ fn from_format_1(
         .map_err(not_migrated(path))
 }
 
-fn from_format_2(connection: &Connection, path: &Path, now: Moment) -> Result<(), OpenError> {
-    tracing::info!(
-        "the register is brought up to date: this takes some minutes for millions of operations, \
-         once, and may be interrupted"
-    );
-    migrate::from_format_2(connection, now).map_err(not_migrated(path))
-}
-
 fn not_migrated(path: &Path) -> impl FnOnce(Fault) -> OpenError {
     let path = path.to_owned();
     move |fault| OpenError::Migration {
         path,
         source: fault.into(),
     }
-}
-
-/// What was written meanwhile is moved out of the log before anybody waits for it.
-fn brought_up_to_date(connection: &Connection, from: u32) -> rusqlite::Result<()> {
-    Checkpoints::run_and_truncate(connection)?;
-    tracing::info!("the register was brought from format {from} to format {FORMAT}");
-    Ok(())
 }
 
 fn recorded(connection: &Connection, path: &Path) -> Result<About, OpenError> {
