@@ -65,18 +65,19 @@ impl<'c> Tables<'c> {
 
     /// An operation with its sequence.
     pub(super) fn locate(&self, key: &OperationKey) -> Result<Option<(i64, Operation)>, Fault> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT sequence, record, answer FROM locators CROSS JOIN operations USING (sequence)
-             WHERE locator = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
-               AND incarnation = ?4 AND tenant = ?5",
-        )?;
-        let mut rows = query_operation(&mut statement, key)?;
-        let Some(row) = rows.next()? else {
-            return Ok(None);
-        };
-        let sequence = row.get(0)?;
-        let operation = self.decode(key.clone(), blob(row, 1)?, optional_blob(row, 2)?)?;
-        Ok(Some((sequence, operation)))
+        for sequence in candidates(self.connection, key)? {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT record, answer FROM operations
+                 WHERE sequence = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
+                   AND incarnation = ?4 AND tenant = ?5",
+            )?;
+            let mut rows = query_candidate(&mut statement, key, sequence)?;
+            if let Some(row) = rows.next()? {
+                let operation = self.decode(key.clone(), blob(row, 0)?, optional_blob(row, 1)?)?;
+                return Ok(Some((sequence, operation)));
+            }
+        }
+        Ok(None)
     }
 
     fn decode(
@@ -260,13 +261,29 @@ pub(super) fn sequence_of(
     connection: &Connection,
     key: &OperationKey,
 ) -> rusqlite::Result<Option<i64>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT sequence FROM locators CROSS JOIN operations USING (sequence)
-         WHERE locator = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
-           AND incarnation = ?4 AND tenant = ?5",
-    )?;
-    let mut rows = query_operation(&mut statement, key)?;
-    rows.next()?.map(|row| row.get(0)).transpose()
+    for sequence in candidates(connection, key)? {
+        let mut statement = connection.prepare_cached(
+            "SELECT 1 FROM operations
+             WHERE sequence = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
+               AND incarnation = ?4 AND tenant = ?5",
+        )?;
+        if query_candidate(&mut statement, key, sequence)?
+            .next()?
+            .is_some()
+        {
+            return Ok(Some(sequence));
+        }
+    }
+    Ok(None)
+}
+
+/// Where an operation may stand; rarely more than one place. A statement of its own: SQLite plans a join
+/// of the two tables anew each time that something is bound to it, which takes longer than all the rest.
+fn candidates(connection: &Connection, key: &OperationKey) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached("SELECT sequence FROM locators WHERE locator = ?1")?
+        .query_map([locator::of(key)], |row| row.get(0))?
+        .collect()
 }
 
 /// Binds an identity to the first five parameters, in the order of the tables' keys.
@@ -283,10 +300,11 @@ fn query_by_key<'s>(
     ])
 }
 
-/// The same for an operation, with its locator as the sixth.
-fn query_operation<'s>(
+/// The same for an operation, with a candidate as the sixth.
+fn query_candidate<'s>(
     statement: &'s mut CachedStatement<'_>,
     key: &OperationKey,
+    sequence: i64,
 ) -> rusqlite::Result<rusqlite::Rows<'s>> {
     statement.query(params![
         key.id.as_str(),
@@ -294,7 +312,7 @@ fn query_operation<'s>(
         PrincipalColumn(key.principal),
         key.incarnation.0.cast_signed(),
         key.tenant.as_str(),
-        locator::of(key),
+        sequence,
     ])
 }
 
