@@ -66,10 +66,11 @@
 //!
 //! # How large it gets, and what that costs
 //!
-//! A settled operation takes about 700 bytes, answer included; `register.db-wal` grows to about 16 MiB
+//! A settled operation takes about 650 bytes, answer included; `register.db-wal` grows to about 16 MiB
 //! and is written over from its start. What an operation costs hardly depends on how many others of
-//! its resource are under way. It does depend on how many are stored: identities are found by an
-//! index in which every new one dirties a page somewhere. **Give a register of millions of operations
+//! its resource are under way. It does depend on how many are stored: identities are found by a
+//! table of about 20 bytes an operation, in which every new one dirties a page somewhere, as it does
+//! among the fences. **Give a register of millions of operations
 //! a machine that keeps the file in memory; where the disk has to be read for each of them, it admits a
 //! fraction of what an empty one does.** `cargo bench --features bench --bench register` measures it.
 //!

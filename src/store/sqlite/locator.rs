@@ -89,7 +89,7 @@ impl<'c> Columns<'c> {
             incarnation,
             tenant,
         } = self;
-        let mut digest = begun(b"whole");
+        let mut digest = begun("whole");
         for part in [
             id.as_bytes(),
             upstream.as_bytes(),
@@ -104,7 +104,7 @@ impl<'c> Columns<'c> {
 }
 
 fn upper_half(id: &str, bits: u32) -> u32 {
-    let mut digest = begun(b"of id");
+    let mut digest = begun("of id");
     put(&mut digest, id.as_bytes());
     half(digest, bits)
 }
@@ -113,10 +113,10 @@ fn joined(upper: u32, lower: u32) -> i64 {
     (u64::from(upper) << u32::BITS | u64::from(lower)).cast_signed()
 }
 
-fn begun(which: &[u8; 5]) -> Context {
+fn begun(which: &str) -> Context {
     let mut digest = Context::new(&SHA256);
     digest.update(b"fencepost locator 1 ");
-    digest.update(which);
+    digest.update(which.as_bytes());
     digest
 }
 
