@@ -33,7 +33,8 @@
 //! | the log beside it (`-wal`) is damaged | the start is refused if its witness saw commits that are lost with it, which it does within about a second | "may have been restored or copied" | as for a restored register, below |
 //! | the witness cannot be written | none | "the register's witness cannot be written": until it can, a restored register may go unnoticed | make its place writable |
 //! | it was written by a newer version | the start is refused | "has format N" | run that version; nothing was changed |
-//! | it was written by an older version | – | "was brought from format 1 to format 2" | nothing. There is no way back: keep a backup from before an upgrade |
+//! | it was written by an older version | – | "was brought from format 2 to format 3" | nothing. There is no way back: keep a backup from before an upgrade. With millions of operations it takes minutes; interrupted, nothing was changed, and the next start begins again |
+//! | … and cannot be brought up to date | the start is refused: no room on the disk (about 50 bytes an operation are needed), or an identity stands twice in it | "cannot be brought up to date", and why | make room; else restore a backup. Nothing was changed |
 //! | the key file is gone | the start is refused | which file | put it back. Without it the stored requests and answers are lost; nothing can bring them back |
 //! | a copy or an older state of it is started | the start is refused | "may have been restored or copied", with how far the register and its witness had come | see below |
 //! | the wall clock is set, the machine sleeps | none: deadlines count on a clock that goes on during sleep and cannot be set. A key towards an upstream counts as old as the oldest clock says | after a large step forward, lost answers that wait for a person rather than being sent again | set the clock right |
@@ -65,10 +66,11 @@
 //!
 //! # How large it gets, and what that costs
 //!
-//! A settled operation takes about 700 bytes, answer included; `register.db-wal` grows to about 16 MiB
+//! A settled operation takes about 650 bytes, answer included; `register.db-wal` grows to about 16 MiB
 //! and is written over from its start. What an operation costs hardly depends on how many others of
-//! its resource are under way. It does depend on how many are stored: identities are found by an
-//! index in which every new one dirties a page somewhere. **Give a register of millions of operations
+//! its resource are under way. It does depend on how many are stored: identities are found by a
+//! table of about 20 bytes an operation, in which every new one dirties a page somewhere, as it does
+//! among the fences. **Give a register of millions of operations
 //! a machine that keeps the file in memory; where the disk has to be read for each of them, it admits a
 //! fraction of what an empty one does.** `cargo bench --features bench --bench register` measures it.
 //!

@@ -150,7 +150,7 @@ fn checked(aside: &Path, to: &Path) -> Result<(), BackupError> {
         source,
     };
     let copy = Connection::open(aside).map_err(failed)?;
-    let Some(found) = soundness::flaw(&copy).map_err(failed)? else {
+    let Some(found) = soundness::flaw(&copy, Found::Format(schema::FORMAT)).map_err(failed)? else {
         return Ok(());
     };
     Err(BackupError::Unsound {

@@ -4,7 +4,7 @@
 //! their errors are seen. SQLite's automatic ones run inside a commit and swallow theirs, a failed
 //! fsync included. They wait for nobody: what a reader still needs is moved next time.
 //!
-//! What it does not do: truncate the log. It is written over from its start.
+//! What it does not do: truncate the log while anybody waits. It is written over from its start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -49,6 +49,11 @@ impl Checkpoints {
         }
         self.last = pages;
         Self::run(connection)
+    }
+
+    /// All of it, and the log is given back to the disk: after a transaction like no other.
+    pub(super) fn run_and_truncate(connection: &Connection) -> rusqlite::Result<()> {
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
     }
 
     pub(super) fn run(connection: &Connection) -> rusqlite::Result<()> {

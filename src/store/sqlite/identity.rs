@@ -13,12 +13,14 @@ use rusqlite::Connection;
 
 use super::about::{self, About};
 use super::age::Age;
+use super::checkpoint::Checkpoints;
 use super::ground::{self, Ground, at};
 use super::keys::{self, AdoptError};
-use super::migrate::Format1;
+use super::load::Fault;
+use super::migrate::{self, Format1};
 use super::open_error::OpenError;
 use super::opening::Restored;
-use super::schema::{self, Found};
+use super::schema::{self, FORMAT, Found};
 use super::witness::{self, Claim, Doubt, Place, Sighting, Witness};
 use crate::protocol::time::{Millis, Moment};
 use crate::store::seal::{MasterKey, SealError, Sealer};
@@ -67,14 +69,17 @@ pub(super) fn establish(
         wanted.restored,
         path,
     )?;
-    if let (Found::Format(1), Restored::Overlook) = (found, wanted.restored) {
-        return Err(OpenError::Outdated {
-            path: path.to_owned(),
-            found: 1,
-        });
-    }
-    if found == Found::Format(1) {
-        bring_up_to_date(connection, path, &first, &others, place, *now)?;
+    if let Found::Format(format) = found
+        && format < FORMAT
+    {
+        if wanted.restored == Restored::Overlook {
+            let path = path.to_owned();
+            return Err(OpenError::Outdated {
+                path,
+                found: format,
+            });
+        }
+        bring_up_to_date(connection, path, format, (&first, &others), place, *now)?;
     }
     let mut sealer = Sealer::new(&first, &others).map_err(|_| OpenError::NoRandomness)?;
     if wanted.restored == Restored::Overlook {
@@ -218,8 +223,33 @@ fn accept(
     Ok(())
 }
 
-/// From format 1. Its fingerprints were made with a key derived from the one it was made with.
+/// From an earlier format. What was written meanwhile is moved out of the log before anybody waits for
+/// it.
 fn bring_up_to_date(
+    connection: &Connection,
+    path: &Path,
+    from: u32,
+    (first, others): (&MasterKey, &[MasterKey]),
+    place: Place,
+    now: Moment,
+) -> Result<(), OpenError> {
+    tracing::info!(
+        from,
+        to = FORMAT,
+        "the register is brought up to date, once: with millions of operations this takes minutes"
+    );
+    if from == 1 {
+        from_format_1(connection, path, first, others, place, now)?;
+    } else {
+        migrate::from_format_2(connection, now).map_err(not_migrated(path))?;
+    }
+    Checkpoints::run_and_truncate(connection).map_err(OpenError::database(path))?;
+    tracing::info!("the register was brought from format {from} to format {FORMAT}");
+    Ok(())
+}
+
+/// Its fingerprints were made with a key derived from the one it was made with.
+fn from_format_1(
     connection: &Connection,
     path: &Path,
     first: &MasterKey,
@@ -239,12 +269,15 @@ fn bring_up_to_date(
         .and_then(|sealer| sealer.seal_fingerprint_key(old.id))
         .map_err(|_| OpenError::NoRandomness)?;
     old.migrate(connection, sealed, place, now)
-        .map_err(|fault| OpenError::Migration {
-            path: path.to_owned(),
-            source: fault.into(),
-        })?;
-    tracing::info!("the register was brought from format 1 to format 2");
-    Ok(())
+        .map_err(not_migrated(path))
+}
+
+fn not_migrated(path: &Path) -> impl FnOnce(Fault) -> OpenError {
+    let path = path.to_owned();
+    move |fault| OpenError::Migration {
+        path,
+        source: fault.into(),
+    }
 }
 
 fn recorded(connection: &Connection, path: &Path) -> Result<About, OpenError> {

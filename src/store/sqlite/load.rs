@@ -10,6 +10,8 @@ use std::sync::Arc;
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
+use super::locator;
+
 use crate::protocol::command::Admit;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{
@@ -63,18 +65,19 @@ impl<'c> Tables<'c> {
 
     /// An operation with its sequence.
     pub(super) fn locate(&self, key: &OperationKey) -> Result<Option<(i64, Operation)>, Fault> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT sequence, record, answer FROM operations
-             WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4
-               AND tenant = ?5",
-        )?;
-        let mut rows = query_by_key(&mut statement, key)?;
-        let Some(row) = rows.next()? else {
-            return Ok(None);
-        };
-        let sequence = row.get(0)?;
-        let operation = self.decode(key.clone(), blob(row, 1)?, optional_blob(row, 2)?)?;
-        Ok(Some((sequence, operation)))
+        for sequence in candidates(self.connection, key)? {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT record, answer FROM operations
+                 WHERE sequence = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
+                   AND incarnation = ?4 AND tenant = ?5",
+            )?;
+            let mut rows = query_candidate(&mut statement, key, sequence)?;
+            if let Some(row) = rows.next()? {
+                let operation = self.decode(key.clone(), blob(row, 0)?, optional_blob(row, 1)?)?;
+                return Ok(Some((sequence, operation)));
+            }
+        }
+        Ok(None)
     }
 
     fn decode(
@@ -175,13 +178,13 @@ impl load::Rows for Tables<'_> {
     }
 
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Fault> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT sealed FROM requests WHERE operation =
-                 (SELECT sequence FROM operations
-                  WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4
-                    AND tenant = ?5)",
-        )?;
-        let mut rows = query_by_key(&mut statement, key)?;
+        let Some(sequence) = sequence_of(self.connection, key)? else {
+            return Ok(None);
+        };
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT sealed FROM requests WHERE operation = ?1")?;
+        let mut rows = statement.query([sequence])?;
         let Some(row) = rows.next()? else {
             return Ok(None);
         };
@@ -258,12 +261,29 @@ pub(super) fn sequence_of(
     connection: &Connection,
     key: &OperationKey,
 ) -> rusqlite::Result<Option<i64>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT sequence FROM operations
-         WHERE id = ?1 AND upstream = ?2 AND principal = ?3 AND incarnation = ?4 AND tenant = ?5",
-    )?;
-    let mut rows = query_by_key(&mut statement, key)?;
-    rows.next()?.map(|row| row.get(0)).transpose()
+    for sequence in candidates(connection, key)? {
+        let mut statement = connection.prepare_cached(
+            "SELECT 1 FROM operations
+             WHERE sequence = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
+               AND incarnation = ?4 AND tenant = ?5",
+        )?;
+        if query_candidate(&mut statement, key, sequence)?
+            .next()?
+            .is_some()
+        {
+            return Ok(Some(sequence));
+        }
+    }
+    Ok(None)
+}
+
+/// Where an operation may stand; rarely more than one place. A statement of its own: SQLite plans a join
+/// of the two tables anew each time that something is bound to it, which takes longer than all the rest.
+fn candidates(connection: &Connection, key: &OperationKey) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached("SELECT sequence FROM locators WHERE locator = ?1")?
+        .query_map([locator::of(key)], |row| row.get(0))?
+        .collect()
 }
 
 /// Binds an identity to the first five parameters, in the order of the tables' keys.
@@ -277,6 +297,22 @@ fn query_by_key<'s>(
         PrincipalColumn(key.principal),
         key.incarnation.0.cast_signed(),
         key.tenant.as_str(),
+    ])
+}
+
+/// The same for an operation, with a candidate as the sixth.
+fn query_candidate<'s>(
+    statement: &'s mut CachedStatement<'_>,
+    key: &OperationKey,
+    sequence: i64,
+) -> rusqlite::Result<rusqlite::Rows<'s>> {
+    statement.query(params![
+        key.id.as_str(),
+        key.upstream.as_str(),
+        PrincipalColumn(key.principal),
+        key.incarnation.0.cast_signed(),
+        key.tenant.as_str(),
+        sequence,
     ])
 }
 

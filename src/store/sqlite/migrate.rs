@@ -1,7 +1,8 @@
 //! Bringing a register of an earlier format up to date.
 //!
 //! What always holds: one transaction, so that a crash leaves the one format or the other; nothing that
-//! was settled is forgotten sooner than it would have been.
+//! was settled is forgotten sooner than it would have been; an identity that stands twice is found, and
+//! nothing is changed. Millions of operations take time and room on the disk, and bounded memory.
 //!
 //! What it does not do: go back. Who wants to keeps a backup of before.
 
@@ -10,12 +11,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::about::{self, About};
 use super::age::{Age, Lived};
 use super::load::{self, Fault, PrincipalColumn};
+use super::locator;
 use super::purge::Cursor;
 use super::schema::{self, FORMAT};
+use super::soundness;
 use super::witness::{Claim, Place, Sighting};
 use crate::protocol::ids::OperationKey;
 use crate::protocol::time::Moment;
-use crate::store::codec;
+use crate::store::{StoreError, codec};
 
 /// A register of format 1, as far as it must be known before it is changed.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +73,7 @@ impl Format1 {
     ) -> Result<(), Fault> {
         schema::alone(connection, || {
             let lived = end_times(connection, now)?;
+            locate_all(connection)?;
             first_of_twins(connection)?;
             let created_wall_ms: i64 =
                 connection
@@ -96,11 +100,24 @@ impl Format1 {
                 "INSERT INTO sealing_keys (id, last_used_ms) VALUES (?1, ?2)",
                 params![self.sealing_key, lived.column()],
             )?;
-            about::note(connection, &now, "brought from format 1 to format 2")?;
-            connection.pragma_update(None, "user_version", FORMAT)?;
-            Ok(())
+            finish(connection, 1, now)
         })
     }
+}
+
+/// From format 2, which knew an operation by an index on all of its identity.
+pub(super) fn from_format_2(connection: &Connection, now: Moment) -> Result<(), Fault> {
+    schema::alone(connection, || {
+        locate_all(connection)?;
+        finish(connection, 2, now)
+    })
+}
+
+fn finish(connection: &Connection, from: u32, now: Moment) -> Result<(), Fault> {
+    let text = format!("brought from format {from} to format {FORMAT}");
+    about::note(connection, &now, &text)?;
+    connection.pragma_update(None, "user_version", FORMAT)?;
+    Ok(())
 }
 
 /// When the settled ones ended was not written down: as of now, one after the other, so that `purge`
@@ -149,5 +166,70 @@ fn first_of_twins(connection: &Connection) -> Result<(), Fault> {
         ])?;
     }
     connection.execute_batch(schema::TWINS_OF_FIRST)?;
+    Ok(())
+}
+
+/// Entries that are put in order in memory at once, 16 bytes each.
+const AT_ONCE: usize = if cfg!(test) { 4 } else { 4 << 20 };
+
+/// What every table of operations said of their identities up to format 2.
+const UNIQUE: &str = ",\n    UNIQUE (id, upstream, principal, incarnation, tenant)";
+
+/// Operations get locators in place of the index on their identities.
+fn locate_all(connection: &Connection) -> Result<(), Fault> {
+    connection.execute_batch(locator::TABLE)?;
+    // The rows themselves: what the index has lost would be lost for ever.
+    let mut operations = connection.prepare(
+        "SELECT id, upstream, principal, incarnation, tenant, sequence
+         FROM operations NOT INDEXED",
+    )?;
+    let mut rows = operations.query([])?;
+    let mut entries: Vec<(i64, i64)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        entries.push((locator::of_row(row, 0)?, row.get(5)?));
+        if entries.len() == AT_ONCE {
+            put_in_order(connection, &mut entries)?;
+        }
+    }
+    put_in_order(connection, &mut entries)?;
+    match soundness::doubled(connection)? {
+        Some(flaw) => Err(Fault::Record(StoreError::Corrupt(flaw))),
+        None => drop_index_on_identities(connection),
+    }
+}
+
+/// Each page is written once for all of them.
+fn put_in_order(connection: &Connection, entries: &mut Vec<(i64, i64)>) -> rusqlite::Result<()> {
+    entries.sort_unstable();
+    let mut put =
+        connection.prepare_cached("INSERT INTO locators (locator, sequence) VALUES (?1, ?2)")?;
+    for (locator, sequence) in entries.drain(..) {
+        put.execute([locator, sequence])?;
+    }
+    Ok(())
+}
+
+/// A constraint cannot be dropped, and copying every row into another table would write all of the
+/// register once more. So the constraint is taken out of the table's text, and the index that it stood
+/// on, which differs in nothing from one of its own, is given a name and dropped.
+fn drop_index_on_identities(connection: &Connection) -> Result<(), Fault> {
+    connection.pragma_update(None, "writable_schema", true)?;
+    let freed = connection.execute(
+        "UPDATE sqlite_schema SET sql = replace(sql, ?1, '')
+         WHERE type = 'table' AND name = 'operations' AND instr(sql, ?1) > 0",
+        [UNIQUE],
+    )?;
+    let named = connection.execute(
+        "UPDATE sqlite_schema SET name = 'identities', sql = 'CREATE UNIQUE INDEX identities
+             ON operations (id, upstream, principal, incarnation, tenant)'
+         WHERE type = 'index' AND name = 'sqlite_autoindex_operations_1'",
+        [],
+    )?;
+    connection.execute_batch("PRAGMA writable_schema = RESET")?;
+    if (freed, named) != (1, 1) {
+        let text = "the table of operations is not as it was made".to_owned();
+        return Err(Fault::Record(StoreError::Corrupt(text)));
+    }
+    connection.execute_batch("DROP INDEX identities")?;
     Ok(())
 }

@@ -16,6 +16,7 @@ mod identity;
 mod keeping;
 mod keys;
 mod load;
+mod locator;
 mod migrate;
 mod open_error;
 mod opening;
@@ -58,6 +59,12 @@ pub use witness::Doubt;
 use witness::Witness;
 pub use writer::Tended;
 use writer::{Answer, Asker, Errand, Poison};
+
+/// Where to look an operation up, for registers that benchmarks fill by hand.
+#[cfg(feature = "bench")]
+pub fn locator_of(key: &OperationKey) -> i64 {
+    locator::of(key)
+}
 
 /// The embedded register.
 #[derive(Debug)]

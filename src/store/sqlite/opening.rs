@@ -111,7 +111,7 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
     }
     // One may look at a damaged one.
     if options.restored != Restored::Overlook {
-        soundness::prove(&connection, &path)?;
+        soundness::prove(&connection, found, &path)?;
     }
     let beside = ground.dir().join("witness");
     let witness = Witness::at(options.witness.unwrap_or(beside));

@@ -1,7 +1,8 @@
 //! Writing the changes of one decision, inside the writer's transaction.
 //!
 //! What always holds: every change is written whole or the transaction fails; content is sealed
-//! before it reaches a row. A failure here is a failure of the transaction: half of a decision is
+//! before it reaches a row. An identity stands once: no constraint of a table says so, and it is looked
+//! for before every new row. A failure here is a failure of the transaction: half of a decision is
 //! never committed.
 //!
 //! What it does not do: decide, commit.
@@ -10,6 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::age::Lived;
 use super::load::{PrincipalColumn, sequence_of};
+use super::locator;
 use crate::protocol::command::{Changes, Event, RequestChange};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::OperationKey;
@@ -29,6 +31,8 @@ pub(super) enum Unwritten {
     Seal(#[from] SealError),
     #[error("an event of an operation that is not there")]
     StrayEvent,
+    #[error("a second row for the identity of the operation at {0}")]
+    SecondRow(i64),
 }
 
 /// SQLite says so when a write finds no room. Nothing is in doubt then, unlike after a failed fsync:
@@ -220,6 +224,9 @@ fn write_operation(
         return Ok(found.sequence);
     }
     let key = &operation.key;
+    if let Some(sequence) = sequence_of(connection, key)? {
+        return Err(Unwritten::SecondRow(sequence));
+    }
     connection
         .prepare_cached(
             "INSERT INTO operations
@@ -243,7 +250,11 @@ fn write_operation(
             answer,
             ended,
         ])?;
-    Ok(connection.last_insert_rowid())
+    let sequence = connection.last_insert_rowid();
+    connection
+        .prepare_cached("INSERT INTO locators (locator, sequence) VALUES (?1, ?2)")?
+        .execute(params![locator::of(key), sequence])?;
+    Ok(sequence)
 }
 
 fn sealed_answer(sealer: &Sealer, operation: &Operation) -> Result<Option<Vec<u8>>, SealError> {

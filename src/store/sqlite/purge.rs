@@ -11,6 +11,7 @@
 use rusqlite::{Connection, params};
 
 use super::age::Lived;
+use super::locator;
 use super::persist::Tally;
 use crate::protocol::time::Millis;
 
@@ -136,6 +137,7 @@ fn drop_answers(
 
 struct Forgotten {
     sequence: i64,
+    locator: i64,
     state: String,
     tenant: String,
     resource: Option<String>,
@@ -144,7 +146,8 @@ struct Forgotten {
 /// The newest operation stays, so that its sequence is never given to another one.
 fn drop_identities(connection: &Connection, until: Lived) -> rusqlite::Result<usize> {
     let mut statement = connection.prepare_cached(
-        "SELECT sequence, state, tenant, resource FROM operations
+        "SELECT sequence, state, tenant, resource, id, upstream, principal, incarnation, tenant
+         FROM operations
          WHERE ended <= ?1 AND unsettled = 0 AND sequence < (SELECT max(sequence) FROM operations)
          ORDER BY ended, sequence LIMIT ?2",
     )?;
@@ -153,6 +156,7 @@ fn drop_identities(connection: &Connection, until: Lived) -> rusqlite::Result<us
         .query_map(params![until.column(), limit], |row| {
             Ok(Forgotten {
                 sequence: row.get(0)?,
+                locator: locator::of_row(row, 4)?,
                 state: row.get(1)?,
                 tenant: row.get(2)?,
                 resource: row.get(3)?,
@@ -171,6 +175,7 @@ fn drop_identities(connection: &Connection, until: Lived) -> rusqlite::Result<us
 fn forget(connection: &Connection, forgotten: &Forgotten) -> rusqlite::Result<()> {
     let Forgotten {
         sequence,
+        locator,
         state: _,
         tenant,
         resource,
@@ -184,6 +189,9 @@ fn forget(connection: &Connection, forgotten: &Forgotten) -> rusqlite::Result<()
     ] {
         connection.prepare_cached(sql)?.execute([sequence])?;
     }
+    connection
+        .prepare_cached("DELETE FROM locators WHERE locator = ?1 AND sequence = ?2")?
+        .execute([locator, sequence])?;
     if let Some(resource) = resource {
         connection
             .prepare_cached(

@@ -14,6 +14,7 @@ use rusqlite::{Connection, params_from_iter};
 use tokio::sync::Semaphore;
 
 use super::load::{Fault, OPERATION, Tables, blob};
+use super::locator;
 use super::schema;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
@@ -139,6 +140,7 @@ pub(super) fn operations(
     let text = |text: &str| Value::Text(text.to_owned());
     let resource_name = resource.as_ref().map(|key| text(key.name.as_str()));
     let resource_tenant = resource.as_ref().map(|key| text(key.tenant.as_str()));
+    let candidates = id.as_deref().map(locator::range_of);
     let conditions = [
         ("state = ?", state.map(text)),
         ("resource = ?", resource_name),
@@ -146,6 +148,15 @@ pub(super) fn operations(
         (
             "upstream = ?",
             upstream.as_ref().map(|it| text(it.as_str())),
+        ),
+        // An id is found among those whose locators begin as its own does.
+        (
+            "sequence IN (SELECT sequence FROM locators WHERE locator >= ?",
+            candidates.map(|(low, _)| Value::Integer(low)),
+        ),
+        (
+            "locator <= ?)",
+            candidates.map(|(_, high)| Value::Integer(high)),
         ),
         ("id = ?", id.as_deref().map(text)),
         ("sequence < ?", before.map(|it| Value::Integer(clamp(it)))),

@@ -4,7 +4,7 @@
 //! (`user_version`) before anything else of it is believed; the writer's settings for durability are
 //! read back, not assumed. Records are the truth; the columns beside them are there to find them by,
 //! and for an operator with `sqlite3`. Indexes are few, because each one dirties a page per
-//! operation.
+//! operation; that an identity stands once is no constraint of a table (`locator`, `persist`).
 //!
 //! What it does not do: read or write records.
 
@@ -14,10 +14,11 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::locator;
 use super::open_error::OpenError;
 
 /// Format of the tables that this code writes, and the highest that it reads.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// The oldest that `migrate` brings up to date.
 const OLDEST: u32 = 1;
@@ -100,8 +101,7 @@ CREATE TABLE operations (
     first_seen_wall_ms INTEGER NOT NULL,
     record BLOB NOT NULL,
     answer BLOB,
-    ended INTEGER,
-    UNIQUE (id, upstream, principal, incarnation, tenant)
+    ended INTEGER
 ) STRICT;
 
 CREATE INDEX unsettled_of_resource ON operations (resource, tenant, number)
@@ -140,7 +140,7 @@ CREATE TABLE counts (
 ";
 
 /// What was found in a database file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Found {
     /// It holds nothing yet.
     Nothing,
@@ -172,7 +172,7 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Makes the tables of a new register, inside a transaction.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
-    for tables in [REGISTER, TABLES, SETTLED, TWINS_OF_FIRST] {
+    for tables in [REGISTER, TABLES, locator::TABLE, SETTLED, TWINS_OF_FIRST] {
         connection.execute_batch(tables)?;
     }
     let mut counts = connection.prepare("INSERT INTO counts (state, operations) VALUES (?1, 0)")?;

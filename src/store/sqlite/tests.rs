@@ -25,6 +25,7 @@ mod backup;
 mod formats;
 mod full;
 mod keys;
+mod locators;
 mod memory;
 mod remembered;
 mod restore;

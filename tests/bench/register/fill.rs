@@ -12,12 +12,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use fencepost::protocol::time::Millis;
+use fencepost::store::sqlite::locator_of;
 use rusqlite::{Connection, params};
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::FOR_EVER;
-use crate::load::{Caller, Dice, Ids, Shape, operation_id, resource_name};
+use crate::load::{Caller, Dice, Ids, Shape, operation_id, operation_key, resource_name};
 use crate::register::Bench;
 
 /// What was settled when the register was filled is older than this.
@@ -126,17 +127,24 @@ fn copy_operations(connection: &Connection, operations: u64, shape: Shape, dice:
              FROM operations WHERE sequence = 1",
         )
         .unwrap();
+    let mut located = connection
+        .prepare_cached("INSERT INTO locators (locator, sequence) VALUES (?1, ?2)")
+        .unwrap();
+    let mut last: i64 = connection
+        .query_row("SELECT max(sequence) FROM operations", [], |row| row.get(0))
+        .unwrap();
     for _ in 0..operations {
         let id = match shape.ids {
             Ids::Random => operation_id(dice.throw(), dice.throw()),
-            Ids::Ordered => {
-                operation_id(connection.last_insert_rowid().cast_unsigned(), dice.throw())
-            }
+            Ids::Ordered => operation_id(last.cast_unsigned(), dice.throw()),
         };
         let resource = resource_name(dice.throw() % shape.resources);
         // A thousand a second, up to twice as long ago as is old.
-        let passed_ms = connection.last_insert_rowid().cast_unsigned() % OLD.0;
+        let passed_ms = last.cast_unsigned() % OLD.0;
         let ago_ms = (2 * OLD.0 - passed_ms).cast_signed();
         copied.execute(params![id, resource, ago_ms]).unwrap();
+        last = connection.last_insert_rowid();
+        let locator = locator_of(&operation_key(&id));
+        located.execute([locator, last]).unwrap();
     }
 }

@@ -161,6 +161,16 @@ pub fn operation_id(high: u64, low: u64) -> String {
     format!("{high:016x}-{low:016x}")
 }
 
+pub fn operation_key(id: &str) -> OperationKey {
+    OperationKey {
+        tenant: Tenant::new("payments"),
+        upstream: UpstreamId::new("stripe"),
+        principal: Principal::Hashed([9; 16]),
+        id: OperationId::new(id),
+        incarnation: Incarnation(0),
+    }
+}
+
 pub fn resource_name(number: u64) -> String {
     format!("statement:account-{number:07}:2026-09")
 }
@@ -174,13 +184,7 @@ fn admit(id: &str, resource: u64, policy: &Arc<Policy>, at: Moment) -> Admit {
         .zip(id.bytes())
         .for_each(|(slot, byte)| *slot = byte);
     Admit {
-        key: OperationKey {
-            tenant: tenant.clone(),
-            upstream: UpstreamId::new("stripe"),
-            principal: Principal::Hashed([9; 16]),
-            id: OperationId::new(id),
-            incarnation: Incarnation(0),
-        },
+        key: operation_key(id),
         follows_incarnation: false,
         origin: IdentityOrigin::Caller,
         meaning: Meaning {

@@ -128,8 +128,7 @@ fn a_register_with_a_torn_index_is_refused_copied_never_and_may_be_looked_at() {
     let whole = AtRest::of(&proxy);
     let identities: usize = {
         let register = Connection::open(&whole.database).unwrap();
-        let named =
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_operations_1'";
+        let named = "SELECT rootpage FROM sqlite_schema WHERE name = 'locators'";
         let page: u32 = register.query_row(named, [], |row| row.get(0)).unwrap();
         usize::try_from(page).unwrap() - 1
     };

@@ -4,12 +4,33 @@ use super::*;
 use crate::protocol::view::Record;
 
 const FORMAT_1: &str = include_str!("../fixtures/format1.sql");
+const FORMAT_2: &str = include_str!("../fixtures/format2.sql");
 
 fn format_1(dir: &TempDir) {
+    made_by(FORMAT_1, dir);
+}
+
+fn format_2(dir: &TempDir) {
+    made_by(FORMAT_2, dir);
+    lies_here(dir);
+}
+
+fn made_by(sql: &str, dir: &TempDir) {
     fs::write(dir.path().join("key"), [7; 32]).unwrap();
     let file = dir.path().join("register.db");
     fs::write(&file, b"").unwrap();
-    by_hand(dir).execute_batch(FORMAT_1).unwrap();
+    by_hand(dir).execute_batch(sql).unwrap();
+}
+
+/// Since format 2 a register knows its place.
+fn lies_here(dir: &TempDir) {
+    let place = Ground::place(&dir.path().join("register.db")).unwrap();
+    by_hand(dir)
+        .execute(
+            "UPDATE register SET inode = ?1, device = ?2",
+            [place.inode.cast_signed(), place.device.cast_signed()],
+        )
+        .unwrap();
 }
 
 fn columns(connection: &Connection) -> Vec<String> {
@@ -37,6 +58,23 @@ fn columns(connection: &Connection) -> Vec<String> {
 async fn format_1_is_brought_up_to_date_with_all_that_it_knew() {
     let dir = TempDir::new().unwrap();
     format_1(&dir);
+    assert_all_is_known(&dir).await;
+}
+
+#[tokio::test]
+async fn format_2_is_brought_up_to_date_with_all_that_it_knew() {
+    let dir = TempDir::new().unwrap();
+    format_2(&dir);
+    let ended = "SELECT group_concat(ended) FROM operations";
+    let ends = |dir| by_hand(dir).query_row(ended, [], |row| row.get::<_, String>(0));
+    let before = ends(&dir).unwrap();
+    opened(&dir).await.close().await;
+    assert_eq!(ends(&dir).unwrap(), before);
+    assert_all_is_known(&dir).await;
+}
+
+/// Both are of one life.
+async fn assert_all_is_known(dir: &TempDir) {
     let instance = InstanceId(2);
     let opening = open_as(dir.path(), instance).await.unwrap();
     for (id, expected) in [
@@ -62,7 +100,7 @@ async fn format_1_is_brought_up_to_date_with_all_that_it_knew() {
     assert_eq!(completion.answer, Some(c::answer(200)));
     let twin = opening.backend.peek(&key("twin"), None).await.unwrap();
     assert!(matches!(twin, Some(Record::Twin(note)) if note.first == key("first")));
-    let first: i64 = by_hand(&dir)
+    let first: i64 = by_hand(dir)
         .query_row(
             "SELECT o.sequence FROM twins t JOIN operations o ON o.sequence = t.first
              WHERE o.id = 'first'",
@@ -76,21 +114,39 @@ async fn format_1_is_brought_up_to_date_with_all_that_it_knew() {
     assert_eq!(resource.last_completed.unwrap().key, key("applied"));
     opening.complete("new").await;
     opening.close().await;
-    opened(&dir).await;
+    opened(dir).await;
+    assert_sound(dir);
+}
+
+/// No page is lost, every operation is found by its identity, and what the index took is free.
+fn assert_sound(dir: &TempDir) {
+    let found = schema::Found::Format(schema::FORMAT);
+    assert_eq!(soundness::flaw(&by_hand(dir), found).unwrap(), None);
 }
 
 /// Whoever migrates has the very tables that are made today.
 #[tokio::test]
 async fn a_migrated_register_has_the_tables_of_a_new_one() {
-    let (old, new) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    format_1(&old);
-    opened(&old).await.close().await;
+    let new = TempDir::new().unwrap();
     opened(&new).await.close().await;
-    assert_eq!(columns(&by_hand(&old)), columns(&by_hand(&new)));
-    let format: u32 = by_hand(&old)
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .unwrap();
-    assert_eq!(format, schema::FORMAT);
+    for make in [format_1, format_2] {
+        let old = TempDir::new().unwrap();
+        make(&old);
+        opened(&old).await.close().await;
+        assert_eq!(columns(&by_hand(&old)), columns(&by_hand(&new)));
+        let connection = by_hand(&old);
+        let format: u32 = connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap();
+        assert_eq!(format, schema::FORMAT);
+        let constraints = "SELECT count(*) FROM sqlite_schema
+                           WHERE tbl_name = 'operations' AND sql LIKE '%UNIQUE%'
+                              OR name LIKE 'sqlite_autoindex_operations%'";
+        let constraints: i64 = connection
+            .query_row(constraints, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(constraints, 0);
+    }
 }
 
 /// Its fingerprints were made with the key it was made with, whichever seals now.
@@ -125,10 +181,56 @@ async fn a_migration_that_fails_changes_nothing() {
     assert!(matches!(refused(&dir).await, OpenError::WrongKey { .. }));
 }
 
+/// Late, when everything else was written: its identities are kept apart by something unknown.
+#[tokio::test]
+async fn a_register_of_format_2_that_nobody_made_is_left_as_it_is() {
+    let spaced = FORMAT_2.replace("UNIQUE (id, upstream", "UNIQUE (id,upstream");
+    let dir = TempDir::new().unwrap();
+    made_by(&spaced, &dir);
+    lies_here(&dir);
+    assert_is_not_migrated(&dir, "not as it was made").await;
+}
+
+/// As an index that had lost an entry would have let it happen.
+#[tokio::test]
+async fn an_identity_that_stands_twice_is_found_before_its_index_is_dropped() {
+    let constraint = ",\n    UNIQUE (id, upstream, principal, incarnation, tenant)\n) STRICT;";
+    assert!(FORMAT_2.contains(constraint));
+    let dir = TempDir::new().unwrap();
+    made_by(&FORMAT_2.replacen(constraint, ") STRICT;", 1), &dir);
+    lies_here(&dir);
+    let again = "CREATE TEMP TABLE again AS SELECT * FROM operations WHERE id = 'completed';
+                 UPDATE again SET sequence = 77;
+                 INSERT INTO operations SELECT * FROM again";
+    by_hand(&dir).execute_batch(again).unwrap();
+    assert_is_not_migrated(&dir, "operations 1 and 77 have one identity").await;
+}
+
+async fn assert_is_not_migrated(dir: &TempDir, why: &str) {
+    let before = columns(&by_hand(dir));
+    match refused(dir).await {
+        OpenError::Migration { source, .. } => {
+            assert!(source.to_string().contains(why), "{source}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(columns(&by_hand(dir)), before);
+    let format: u32 = by_hand(dir)
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    assert_eq!(format, 2);
+}
+
 #[tokio::test]
 async fn whoever_only_looks_or_copies_does_not_migrate() {
+    for (make, format) in [(format_1 as fn(&TempDir), 1), (format_2, 2)] {
+        assert_is_not_migrated_by_looking(make, format).await;
+    }
+}
+
+async fn assert_is_not_migrated_by_looking(make: fn(&TempDir), format: u32) {
     let dir = TempDir::new().unwrap();
-    format_1(&dir);
+    make(&dir);
     let before = columns(&by_hand(&dir));
     let looking = Options {
         restored: Restored::Overlook,
@@ -136,7 +238,7 @@ async fn whoever_only_looks_or_copies_does_not_migrate() {
         ..options(dir.path())
     };
     let looked = opened_with(looking, owner(INSTANCE)).await.map(|_| ());
-    assert!(matches!(looked, Err(OpenError::Outdated { found: 1, .. })));
+    assert!(matches!(looked, Err(OpenError::Outdated { found, .. }) if found == format));
     let to = dir.path().join("copy");
     let copied = backup(dir.path(), &to, &Clock::system().unwrap());
     assert!(matches!(

@@ -111,7 +111,9 @@ impl Failed {
     pub(super) fn unwritten(error: Unwritten) -> Self {
         match error {
             Unwritten::Database(error) => Self::before(&error),
-            Unwritten::Seal(_) | Unwritten::StrayEvent => Self::Before(error.to_string()),
+            Unwritten::Seal(_) | Unwritten::StrayEvent | Unwritten::SecondRow(_) => {
+                Self::Before(error.to_string())
+            }
         }
     }
 
