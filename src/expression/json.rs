@@ -14,12 +14,46 @@ use super::member::WhyMissing;
 
 /// The scalar's text.
 pub(super) fn scalar(body: &[u8], pointer: &[String]) -> Result<String, WhyMissing> {
-    let mut source = serde_json::Deserializer::from_slice(body);
+    // What is passed over is not decoded, so that a reader of all of it could still refuse it.
+    let text = std::str::from_utf8(body).map_err(|_| WhyMissing::Unreadable)?;
+    if !has_whole_characters(text) {
+        return Err(WhyMissing::Unreadable);
+    }
+    let mut source = serde_json::Deserializer::from_str(text);
     let found = Walk(pointer)
         .deserialize(&mut source)
         .map_err(|_| WhyMissing::Unreadable)?;
     source.end().map_err(|_| WhyMissing::Unreadable)?;
     found
+}
+
+/// Do escapes of UTF-16 surrogates (`\\ud83d\\ude00`) come in pairs? Half a pair is no character.
+fn has_whole_characters(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once('\\') {
+        let Some(after) = after.strip_prefix('u') else {
+            // Whatever was escaped, a backslash for example, begins nothing new.
+            rest = after.get(1..).unwrap_or_default();
+            continue;
+        };
+        let (unit, after) = code_unit(after);
+        rest = match unit {
+            Some(0xd800..=0xdbff) => match after.strip_prefix("\\u").map(code_unit) {
+                Some((Some(0xdc00..=0xdfff), after)) => after,
+                Some(_) | None => return false,
+            },
+            Some(0xdc00..=0xdfff) => return false,
+            Some(_) | None => after,
+        };
+    }
+    true
+}
+
+fn code_unit(text: &str) -> (Option<u32>, &str) {
+    match text.split_at_checked(4) {
+        Some((digits, rest)) => (u32::from_str_radix(digits, 16).ok(), rest),
+        None => (None, text),
+    }
 }
 
 type Found = Result<String, WhyMissing>;
@@ -169,6 +203,32 @@ mod tests {
         assert_eq!(read(body, &["a", "0", "x"]), Ok("y".to_owned()));
         assert_eq!(read(body, &["a", "1"]), Ok("2".to_owned()));
         assert_eq!(read("\"top\"", &[]), Ok("top".to_owned()));
+    }
+
+    /// Another reader might refuse all of it, or take what is no character for something else.
+    #[test]
+    fn what_is_passed_over_is_text_all_the_same() {
+        let beside = |text: &[u8]| {
+            let body = [b"{\"s\":\"".as_slice(), text, b"\",\"a\":1}"].concat();
+            scalar(&body, &["a".to_owned()])
+        };
+        let fine = Ok("1".to_owned());
+        assert_eq!(beside("é \\u00e9 \\\\ud800 \\\\\\n".as_bytes()), fine);
+        assert_eq!(beside(br"\ud83d\ude00"), fine);
+        for bad in [
+            b"\xf5".as_slice(),
+            br"\ud83d",
+            br"\ude00",
+            br"\ud83d\ud83d\ude00",
+            br"\\\ud83dx",
+        ] {
+            assert_eq!(
+                beside(bad),
+                Err(WhyMissing::Unreadable),
+                "{}",
+                bad.escape_ascii()
+            );
+        }
     }
 
     #[test]

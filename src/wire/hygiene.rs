@@ -185,10 +185,11 @@ struct Nominated(Vec<String>);
 impl Nominated {
     fn by(headers: &HeaderMap) -> Self {
         let values = headers.get_all(CONNECTION).iter();
+        // Byte by byte: one name that cannot be read does not undo the others.
         let names = values
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(|name| name.trim().to_ascii_lowercase());
+            .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+            .filter_map(|name| std::str::from_utf8(name.trim_ascii()).ok())
+            .map(str::to_ascii_lowercase);
         Self(names.collect())
     }
 
