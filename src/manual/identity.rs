@@ -50,8 +50,8 @@
 //!
 //! Where `once` is a header that may be lacking, a request without it is an operation of its own. Some
 //! middleware repeats such requests blindly, exactly while nobody knows how the first one ended: an
-//! equal one that comes within `blind_retry` while the first is in doubt joins it, gets its answer, and
-//! is told so (`Fencepost-Joined: blind-retry`). Two payments that are equal on purpose and at once
+//! equal one for the same resource that comes within `blind_retry` while the first is unsettled joins
+//! it, gets its answer, and is told so (`Fencepost-Joined: blind-retry`). Two payments that are equal on purpose and at once
 //! need keys, or `blind_retry: never`.
 //!
 //! Some SDKs make a new key for each retry. Under a fence with `order: strict` an equal request of the

@@ -105,6 +105,10 @@ impl Shadow {
         evidence: Evidence,
         at: Moment,
     ) -> Option<State> {
+        // Over, whether it is remembered or not.
+        if let Some(resource) = resource {
+            self.is_over(resource, key);
+        }
         let operation = self.operations.get(key)?.clone();
         let view = View {
             record: Some(Record::Operation(Box::new(operation))),
@@ -119,9 +123,6 @@ impl Shadow {
         });
         let decision = decide(&view, &command);
         self.write(decision.changes);
-        if let Some(resource) = resource {
-            self.is_over(resource, key);
-        }
         self.operations.get(key).map(|it| it.state.clone())
     }
 

@@ -77,8 +77,8 @@ impl Desk<'_> {
         }
     }
 
-    /// A request without a key that equals one in doubt, without a key too, is the blind retry of some
-    /// middleware: they come exactly then.
+    /// A request without a key that equals an unsettled one for the same resource, without a key too, is
+    /// the blind retry of some middleware: they come exactly then.
     pub(super) fn join_equal_without_key(
         &mut self,
         caller: &Caller,
@@ -87,9 +87,12 @@ impl Desk<'_> {
             return Ok(None);
         };
         let late = self.admit.at.is_past(&first.first_seen, window);
+        let presented = self.admit.presented.as_ref();
+        let resource = presented.map(|shown| &shown.resource.name);
         let equal = first.origin == IdentityOrigin::Fresh
             && first.key != self.key
-            && first.state.is_in_doubt()
+            && first.state.is_unsettled()
+            && first.place.as_ref().map(|place| &place.resource) == resource
             && self.admit.meaning.is(&first.fingerprint);
         if late || !equal {
             return Ok(None);

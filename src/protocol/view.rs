@@ -29,7 +29,7 @@ pub struct View {
     pub note: Option<TwinNote>,
     /// For a twin's note: the operation that it names.
     pub first: Option<Operation>,
-    /// For a request without a key: the newest operation in doubt of the same caller and upstream that
+    /// For a request without a key: the newest unsettled operation of the same caller and upstream that
     /// had none either, and the same fingerprint.
     pub keyless: Option<Operation>,
     /// The unsettled operations of the resource, in the order of their admission. Shared, because a

@@ -15,7 +15,7 @@ use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::waiters::{Ended, Ticket};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::meaning::Meaning;
-use crate::protocol::operation::State;
+use crate::protocol::operation::{Operation, State};
 use crate::protocol::rejection::Rejection;
 use crate::protocol::view::Record;
 use crate::telemetry::metrics::{Answered, WaitedFor};
@@ -91,8 +91,28 @@ impl Join<'_> {
             .peek(&self.asked.joined, None)
             .await
         {
-            Ok(Some(Record::Operation(first))) if !first.state.is_unsettled() => Joined::AskAgain,
+            Ok(Some(Record::Operation(first))) if !first.state.is_unsettled() => self.ended(&first),
             Ok(_) | Err(_) => self.wait(&mut ticket, uncertain).await,
+        }
+    }
+
+    /// It ended before anybody could wait for it. To ask again is to be decided anew: without a key
+    /// nothing would be found by then, and the request would be sent.
+    fn ended(&self, first: &Operation) -> Joined {
+        match &first.state {
+            State::Completed(completion) if self.asked.meaning.is(&first.fingerprint) => {
+                Joined::Told(Teller::stored(
+                    &first.key,
+                    completion,
+                    false,
+                    Answered::Joined,
+                ))
+            }
+            State::Completed(_)
+            | State::NotApplied(_)
+            | State::Intended
+            | State::Uncertain
+            | State::NeedsAttention(_) => Joined::AskAgain,
         }
     }
 

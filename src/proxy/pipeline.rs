@@ -207,13 +207,14 @@ impl Effect {
             Ok(load) => load.passing_on(self.sees_breaks),
             Err(unfit) => return Err(self.unfit(unfit)),
         };
-        let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
-        let admit = self.identified.admit(attempt, at, connection.is_some());
         // Under a config that names operations otherwise it would be another one, and a repeat would
         // not find it.
         let Some(names) = self.names.hold().await else {
             return Err(self.teller.fault(key, &Fault::Draining));
         };
+        // Its time runs from here: what waited for a config is not late.
+        let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
+        let admit = self.identified.admit(attempt, at, connection.is_some());
         match self.dispatcher.ask(admit, connection, load, names).await {
             Some(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(*report))),
             // The connection, if any, goes back before anybody waits.

@@ -113,11 +113,12 @@ impl<'a> Judge<'a> {
         let mut request = readable(request)?;
         let path = request.uri().path().to_owned();
         let method = request.method().clone();
-        let Ok(Routed::Protect {
-            protect, params, ..
-        }) = router.route(&method, &path)
-        else {
-            return Some(vec![Change::Unprotected]);
+        let (protect, params) = match router.route(&method, &path) {
+            Ok(Routed::Protect {
+                protect, params, ..
+            }) if !protect.is_observed() => (protect, params),
+            Ok(Routed::Protect { .. } | Routed::Pass | Routed::Observe | Routed::Spared(_))
+            | Err(_) => return Some(vec![Change::Unprotected]),
         };
         // The caller sends what he sent before, whatever the new rule looks for.
         let before = before.map(|it| Router::new(Arc::new(it.clone())));
@@ -174,7 +175,10 @@ pub fn is_same_for_all(before: &Config, after: &Config) -> bool {
 
 fn is_same_for_upstream(before: &Upstream, after: &Upstream) -> bool {
     let rule = |effect: &EffectRule| {
-        let treated = std::mem::discriminant(&effect.action);
+        let treated = match &effect.action {
+            Action::Protect(protect) => Some(protect.mode),
+            Action::Pass => None,
+        };
         (effect.methods.clone(), effect.path.clone(), treated)
     };
     let same_rules = before
@@ -277,7 +281,10 @@ fn rules(upstream: &Upstream) -> impl Iterator<Item = (&str, &Protect)> {
         Unlisted::Protect(protect) => Some(("unlisted", &**protect)),
         Unlisted::Observe | Unlisted::Pass | Unlisted::Deny => None,
     };
-    listed.chain(unlisted)
+    // What is only observed is forwarded, whoever repeats it.
+    listed
+        .chain(unlisted)
+        .filter(|(_, protect)| !protect.is_observed())
 }
 
 fn may_be_of(rule: &Protect, operation: &Operation) -> bool {

@@ -117,6 +117,25 @@ fn a_request_without_a_key_joins_its_equal_while_that_is_in_doubt() {
     world.granted(&keyless("f").with(|ask| ask.blind_retry = None));
 }
 
+/// Where a person has to say how it ended, nobody knows that it had no effect.
+#[test]
+fn the_blind_retry_of_what_needs_a_person_is_refused() {
+    let mut world = World::new();
+    let first = world.granted(&keyless("a"));
+    world.record(&first, lost());
+    world.park(&first.key);
+    let why = refused(world.admit(&keyless("b")));
+    assert!(matches!(why, Rejection::NeedsAttention(key) if *key == first.key));
+}
+
+/// The resource need not stand in what is compared: a header may name it.
+#[test]
+fn equal_requests_for_two_resources_are_two() {
+    let mut world = World::new();
+    world.granted(&keyless("a"));
+    world.granted(&keyless("b").with(|ask| ask.fenced = true));
+}
+
 #[test]
 fn settled_operations_are_not_joined_blindly() {
     let mut world = World::new();

@@ -6,6 +6,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
+use super::super::joining::{Asked, Join, Joined};
 use super::commits::{Counting, bench, lost, of_records, stored};
 use super::*;
 use crate::dispatch::live::Live;
@@ -67,6 +68,43 @@ async fn a_drain_does_not_wait_for_an_attempt_that_only_listens() {
     assert_eq!(operation.state, State::Uncertain);
     let ends: Vec<_> = operation.attempts.iter().map(|it| it.end).collect();
     assert!(matches!(ends[..], [AttemptEnd::Closed(..)]), "{ends:?}");
+}
+
+/// The first one's end is told between the ruling and the wait. Without a key, to ask again would be to
+/// find nothing, and to send.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_joins_what_has_just_ended_gets_its_answer() {
+    let upstream = at_once();
+    let bench = Bench::new(upstream.address, FENCED, Box::new(|_| ()));
+    assert_eq!(bench.pay(0, "k").await.status, StatusCode::CREATED);
+    let (_, first) = bench.identified(0, "k");
+    let (_, second) = bench.identified(0, "other");
+    let mut ticket = bench.dispatcher.waiters.watch(&second.key);
+    let teller = Teller {
+        resource: None,
+        uncertain_status: StatusCode::GATEWAY_TIMEOUT,
+    };
+    let join = |meaning| Join {
+        dispatcher: &bench.dispatcher,
+        teller: &teller,
+        asked: Asked {
+            own: second.key.clone(),
+            joined: first.key.clone(),
+            meaning,
+            attempt: None,
+            admitted: 1,
+            uncertain: false,
+        },
+    };
+    let Joined::Told(told) = join(first.meaning.clone()).run(&mut ticket, LIMIT).await else {
+        panic!("it is not told");
+    };
+    assert_eq!(told.reply.status, StatusCode::CREATED);
+    assert!(told.reply.headers.contains_key("idempotent-replayed"));
+    let (_, other, _) = bench.identified_with(0, "other", "[1]");
+    let joined = join(other.meaning).run(&mut ticket, LIMIT).await;
+    assert!(matches!(joined, Joined::AskAgain), "another form");
+    assert_eq!(upstream.requests(), 1);
 }
 
 /// Contract §4: whoever waits gives its connection back first.

@@ -209,6 +209,12 @@ fn whether_any_name_changes_at_all() {
         ("\"statement:", "\"s:"),
         ("PUT /statements", "PUT|PATCH /statements"),
         ("    effects:", "    unlisted: protect\n    effects:"),
+        ("tenant:", "mode: observe\ntenant:"),
+        ("    effects:", "    mode: observe\n    effects:"),
+        (
+            "- on: POST /payments",
+            "- on: POST /payments\n        mode: observe",
+        ),
     ] {
         assert!(!same(&changed(from, to)), "{to}");
     }
@@ -227,6 +233,23 @@ fn in_doubt_it_is_the_unsettled_operation_that_counts_as_changed() {
     assert_eq!(judge.changes(&operation, None), [Change::Id(None)]);
     operation.state = State::NotApplied(WhyNot::Said(Provenance::Operator));
     assert_eq!(judge.changes(&operation, None), []);
+}
+
+/// What is only observed is forwarded: a repeat of what is not settled would be sent, under any key.
+#[test]
+fn what_is_only_observed_from_now_on_is_unprotected() {
+    let observed = changed("tenant:", "mode: observe\ntenant:");
+    for recorded in [payment(), statement()] {
+        for changes in judged(&observed, &recorded) {
+            assert!(!changes.is_empty());
+        }
+        let (operation, request) = &recorded;
+        let judge = Judge::new(&observed, Some(&observed));
+        assert_eq!(
+            judge.changes(operation, Some(request)),
+            [Change::Unprotected]
+        );
+    }
 }
 
 #[test]
