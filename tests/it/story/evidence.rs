@@ -142,7 +142,7 @@ fn complete() -> Vec<Row> {
     ]
 }
 
-/// A19, A09, and what A07 asks of one attempt.
+/// A01, A19, A09, and what A07 asks of one attempt.
 #[test]
 fn every_way_an_answer_can_be() {
     let upstream = Upstream::start(Keys::Ignored);

@@ -142,6 +142,7 @@ fn an_operator_resolves_on_the_command_line() {
     assert_eq!(proxy.command(&again).status.code(), Some(1));
 }
 
+/// A08, A18: the limit is shorter than the work, and nobody can deduplicate.
 #[test]
 fn a_late_answer_completes_what_was_uncertain() {
     let upstream = Upstream::start(Keys::Ignored);

@@ -23,6 +23,7 @@ fn assert_same_request(heads: &[Head]) {
     }
 }
 
+/// A11: a resend carries what was stored, or is not made.
 #[test]
 fn a_lost_answer_is_settled_by_the_same_bytes_under_the_same_key_and_reaches_the_caller() {
     let upstream = Upstream::start(Keys::Honoured);

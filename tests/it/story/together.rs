@@ -11,7 +11,7 @@ use crate::support::script::Script;
 use crate::support::setup::Setup;
 use crate::support::upstream::Keys;
 
-/// B17, B18.
+/// A05 (the same key twice at once), B17, B18.
 #[test]
 fn two_identical_requests_at_once_are_one() {
     let upstream = Upstream::start(Keys::Ignored);

@@ -57,6 +57,7 @@ fn through_fencepost_the_retry_of_the_sdk_charges_once() {
     assert_eq!(charge["source"], "stored");
 }
 
+/// A14: the caller gives up first and asks again.
 #[test]
 fn a_charge_whose_request_is_slow_is_sent_once_though_the_sdk_asks_again() {
     let provider = Provider::start();
