@@ -70,6 +70,29 @@ async fn a_drain_does_not_wait_for_an_attempt_that_only_listens() {
     assert!(matches!(ends[..], [AttemptEnd::Closed(..)]), "{ends:?}");
 }
 
+/// A config was looked at meanwhile and refused: the request's own time begins when it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_waited_for_a_config_is_not_late() {
+    let upstream = at_once();
+    let hasty = IDEMPOTENT.replace("dispatch: 5s", "dispatch: 200ms");
+    let bench = Bench::new(upstream.address, &hasty, Box::new(|_| ()));
+    let turnstile = Turnstile::default();
+    let names = turnstile.names().await;
+    let closed = turnstile.close().await;
+    let paying = bench.pay_under(&names, 0, "k", "{}");
+    tokio::pin!(paying);
+    tokio::select! {
+        biased;
+        told = &mut paying => panic!("it does not wait: {told:?}"),
+        // Time itself is what is waited for.
+        () = tokio::time::sleep(Duration::from_millis(400)) => {}
+    }
+    drop(closed);
+    let told = paying.await;
+    assert_eq!(told.status, StatusCode::CREATED, "{:?}", told.body);
+    assert_eq!(upstream.requests(), 1);
+}
+
 /// The first one's end is told between the ruling and the wait. Without a key, to ask again would be to
 /// find nothing, and to send.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
