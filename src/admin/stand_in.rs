@@ -16,7 +16,6 @@ use crate::protocol::ids::{
     AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationId, OperationKey,
     Principal, ResourceKey, ResourceName, Tenant, TokenSource, UpstreamId,
 };
-use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{IdentityOrigin, Operation};
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::policy::{
@@ -159,24 +158,18 @@ impl Tables {
             Command::Steer(steer) => Some(steer.resource.clone()),
         };
         View {
-            epoch: 3,
-            living: Living::Only(INSTANCE),
             fence: resource
                 .as_ref()
                 .and_then(|key| self.fences.get(key))
                 .cloned(),
             record: found.map(|operation| Record::Operation(Box::new(operation.clone()))),
-            note: None,
-            keyless: None,
-            first: None,
             unsettled: Arc::new(
                 self.of_resource(resource.as_ref())
                     .iter()
                     .filter_map(Unsettled::of)
                     .collect(),
             ),
-            lease: LeaseFacts::unknown(),
-            request: None,
+            ..View::of_nothing(3, Living::Only(INSTANCE))
         }
     }
 

@@ -18,7 +18,6 @@ use crate::protocol::command::{
 use crate::protocol::decide::decide;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{AttemptId, Fingerprint, InstanceId, OperationKey, ResourceKey};
-use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{IdentityOrigin, Operation, State};
 use crate::protocol::outcome::Evidence;
 use crate::protocol::time::Moment;
@@ -165,18 +164,7 @@ impl Shadow {
     }
 
     fn nothing(&self) -> View {
-        View {
-            epoch: 0,
-            living: self.living.clone(),
-            fence: None,
-            record: None,
-            note: None,
-            first: None,
-            keyless: None,
-            unsettled: Arc::default(),
-            lease: LeaseFacts::unknown(),
-            request: None,
-        }
+        View::of_nothing(0, self.living.clone())
     }
 
     fn in_flight(&self, resource: &ResourceKey, now: &Moment) -> impl Iterator<Item = Unsettled> {
@@ -284,6 +272,42 @@ impl<K: Clone + Eq + Hash, V> Bounded<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::ids::{
+        Incarnation, OperationId, Principal, ResourceName, Tenant, UpstreamId,
+    };
+    use crate::protocol::outcome::Unsent;
+    use crate::protocol::time::{BootId, BootInstant};
+
+    /// Whatever came of it, and whether it is remembered or made room long ago.
+    #[test]
+    fn what_has_ended_is_not_under_way() {
+        let mut shadow = Shadow::new(InstanceId(1));
+        let key = OperationKey {
+            tenant: Tenant::new("t"),
+            upstream: UpstreamId::new("u"),
+            principal: Principal::None,
+            id: OperationId::new("forgotten"),
+            incarnation: Incarnation(0),
+        };
+        let resource = ResourceKey {
+            tenant: Tenant::new("t"),
+            name: ResourceName::new("r"),
+        };
+        shadow.under_way.insert(resource.clone(), vec![key.clone()]);
+        let attempt = AttemptId {
+            instance: InstanceId(1),
+            number: 1,
+        };
+        let nothing = Evidence::NotSent(Unsent::ConnectionLost);
+        let at = Moment {
+            boot: BootId(1),
+            boottime: BootInstant(0),
+            wall_ms: 0,
+        };
+        let state = shadow.record(&key, Some(&resource), attempt, nothing, at);
+        assert_eq!(state, None);
+        assert!(shadow.under_way.is_empty());
+    }
 
     #[test]
     fn the_oldest_entries_make_room() {

@@ -41,6 +41,24 @@ pub struct View {
     pub request: Option<StoredRequest>,
 }
 
+impl View {
+    /// Nothing was seen yet: no record, no fence, no lease.
+    pub fn of_nothing(epoch: u64, living: Living) -> Self {
+        Self {
+            epoch,
+            living,
+            fence: None,
+            record: None,
+            note: None,
+            first: None,
+            keyless: None,
+            unsettled: Arc::default(),
+            lease: LeaseFacts::unknown(),
+            request: None,
+        }
+    }
+}
+
 /// What stands under an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use crate::protocol::command::{Admit, Command};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{Incarnation, InstanceId, OperationKey, ResourceKey};
-use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{IdentityOrigin, Operation, State};
 use crate::protocol::outcome::{StoredRequest, Verdict};
 use crate::protocol::view::{Living, Record, TwinNote, Unsettled, View};
@@ -39,18 +38,7 @@ pub(super) fn view<R: Rows>(
     epoch: u64,
     own: InstanceId,
 ) -> Result<View, R::Fault> {
-    let mut view = View {
-        epoch,
-        living: Living::Only(own),
-        fence: None,
-        record: None,
-        note: None,
-        first: None,
-        keyless: None,
-        unsettled: Arc::default(),
-        lease: LeaseFacts::unknown(),
-        request: None,
-    };
+    let mut view = View::of_nothing(epoch, Living::Only(own));
     match command {
         Command::Admit(admit) => admission(rows, admit, &mut view)?,
         Command::Record(record) => {

@@ -170,7 +170,7 @@ impl Gathering {
 }
 
 /// Part of the budget; given back when dropped.
-pub(super) struct Share {
+struct Share {
     room: Arc<Room>,
     /// Bytes that take no room.
     free: usize,
@@ -179,16 +179,8 @@ pub(super) struct Share {
 }
 
 impl Share {
-    pub(super) fn empty(budget: &BodyBudget) -> Self {
-        Self {
-            room: Arc::clone(&budget.room),
-            free: 0,
-            bytes: 0,
-        }
-    }
-
     /// Grows to that many bytes, unless it is as large.
-    pub(super) fn cover(&mut self, bytes: usize) -> Result<(), BodyError> {
+    fn cover(&mut self, bytes: usize) -> Result<(), BodyError> {
         let more = bytes.saturating_sub(self.free).saturating_sub(self.bytes);
         if more > 0 {
             let limit = self.room.limit.load(Ordering::Relaxed);
@@ -210,7 +202,7 @@ impl Drop for Share {
 }
 
 /// What was read so far.
-pub(super) enum Content {
+enum Content {
     None,
     /// As it came in.
     One(Bytes),
@@ -218,11 +210,11 @@ pub(super) enum Content {
 }
 
 impl Content {
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.as_ref().len()
     }
 
-    pub(super) fn and(self, piece: Bytes, declared: usize) -> Self {
+    fn and(self, piece: Bytes, declared: usize) -> Self {
         match self {
             _ if piece.is_empty() => self,
             Self::None => Self::One(piece),
@@ -238,7 +230,7 @@ impl Content {
         }
     }
 
-    pub(super) fn held_by(self, share: Share) -> Bytes {
+    fn held_by(self, share: Share) -> Bytes {
         match self {
             Self::None => Bytes::new(),
             Self::One(_) | Self::Many(_) => Bytes::from_owner(Held {

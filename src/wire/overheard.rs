@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::body::{BodyBudget, Content, Share};
+use super::body::{BodyBudget, Gathering};
 
 /// What was heard of some content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Ear {
 }
 
 enum Hearing {
-    Well(Content, Share),
+    Well(Gathering),
     Badly(Heard),
 }
 
@@ -56,7 +56,7 @@ impl Ear {
     ) -> Self {
         Self {
             limit,
-            hearing: Hearing::Well(Content::None, Share::empty(budget)),
+            hearing: Hearing::Well(budget.gathering(0)),
             tell: Some(Box::new(tell)),
         }
     }
@@ -64,14 +64,15 @@ impl Ear {
     fn hear(&mut self, piece: &Bytes) {
         let nothing = Hearing::Badly(Heard::CutOff);
         self.hearing = match std::mem::replace(&mut self.hearing, nothing) {
-            Hearing::Well(content, mut share) => {
-                let length = content.len().saturating_add(piece.len());
+            Hearing::Well(mut gathering) => {
+                let length = gathering.len().saturating_add(piece.len());
                 if length > self.limit {
                     Hearing::Badly(Heard::TooLarge)
-                } else if share.cover(length).is_err() {
+                } else if gathering.make_room(length).is_err() {
                     Hearing::Badly(Heard::NoRoom)
                 } else {
-                    Hearing::Well(content.and(piece.clone(), length), share)
+                    gathering.push(piece.clone());
+                    Hearing::Well(gathering)
                 }
             }
             badly @ Hearing::Badly(_) => badly,
@@ -81,7 +82,7 @@ impl Ear {
     fn end(mut self) {
         let nothing = Hearing::Badly(Heard::CutOff);
         let heard = match std::mem::replace(&mut self.hearing, nothing) {
-            Hearing::Well(content, share) => Heard::Whole(content.held_by(share)),
+            Hearing::Well(gathering) => Heard::Whole(gathering.finish()),
             Hearing::Badly(why) => why,
         };
         if let Some(tell) = self.tell.take() {

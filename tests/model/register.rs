@@ -194,16 +194,8 @@ pub fn lease(scenario: &Scenario, proxy: u8) -> LeaseFacts {
 
 fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &Command) -> View {
     let mut view = View {
-        epoch: scenario.epoch,
-        living: living(world, scenario, proxy),
-        fence: None,
-        record: None,
-        note: None,
-        keyless: None,
-        first: None,
-        unsettled: Arc::default(),
         lease: lease(scenario, proxy),
-        request: None,
+        ..View::of_nothing(scenario.epoch, living(world, scenario, proxy))
     };
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),

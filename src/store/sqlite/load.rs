@@ -65,19 +65,10 @@ impl<'c> Tables<'c> {
 
     /// An operation with its sequence.
     pub(super) fn locate(&self, key: &OperationKey) -> Result<Option<(i64, Operation)>, Fault> {
-        for sequence in candidates(self.connection, key)? {
-            let mut statement = self.connection.prepare_cached(
-                "SELECT record, answer FROM operations
-                 WHERE sequence = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
-                   AND incarnation = ?4 AND tenant = ?5",
-            )?;
-            let mut rows = query_candidate(&mut statement, key, sequence)?;
-            if let Some(row) = rows.next()? {
-                let operation = self.decode(key.clone(), blob(row, 0)?, optional_blob(row, 1)?)?;
-                return Ok(Some((sequence, operation)));
-            }
-        }
-        Ok(None)
+        find(self.connection, key, |sequence, row| {
+            let operation = self.decode(key.clone(), blob(row, 0)?, optional_blob(row, 1)?)?;
+            Ok((sequence, operation))
+        })
     }
 
     fn decode(
@@ -261,17 +252,32 @@ pub(super) fn sequence_of(
     connection: &Connection,
     key: &OperationKey,
 ) -> rusqlite::Result<Option<i64>> {
+    find(connection, key, |sequence, _row| Ok(sequence))
+}
+
+/// The row of an identity, if there is one: `read` gets its sequence, and its record and answer as
+/// columns, which cost nothing where they are not read.
+fn find<T, E: From<rusqlite::Error>>(
+    connection: &Connection,
+    key: &OperationKey,
+    read: impl FnOnce(i64, &rusqlite::Row<'_>) -> Result<T, E>,
+) -> Result<Option<T>, E> {
     for sequence in candidates(connection, key)? {
         let mut statement = connection.prepare_cached(
-            "SELECT 1 FROM operations
+            "SELECT record, answer FROM operations
              WHERE sequence = ?6 AND id = ?1 AND upstream = ?2 AND principal = ?3
                AND incarnation = ?4 AND tenant = ?5",
         )?;
-        if query_candidate(&mut statement, key, sequence)?
-            .next()?
-            .is_some()
-        {
-            return Ok(Some(sequence));
+        let mut rows = statement.query(params![
+            key.id.as_str(),
+            key.upstream.as_str(),
+            PrincipalColumn(key.principal),
+            key.incarnation.0.cast_signed(),
+            key.tenant.as_str(),
+            sequence,
+        ])?;
+        if let Some(row) = rows.next()? {
+            return read(sequence, row).map(Some);
         }
     }
     Ok(None)
@@ -297,22 +303,6 @@ fn query_by_key<'s>(
         PrincipalColumn(key.principal),
         key.incarnation.0.cast_signed(),
         key.tenant.as_str(),
-    ])
-}
-
-/// The same for an operation, with a candidate as the sixth.
-fn query_candidate<'s>(
-    statement: &'s mut CachedStatement<'_>,
-    key: &OperationKey,
-    sequence: i64,
-) -> rusqlite::Result<rusqlite::Rows<'s>> {
-    statement.query(params![
-        key.id.as_str(),
-        key.upstream.as_str(),
-        PrincipalColumn(key.principal),
-        key.incarnation.0.cast_signed(),
-        key.tenant.as_str(),
-        sequence,
     ])
 }
 

@@ -119,8 +119,14 @@ pub(super) fn persist(
             note_applied(connection, sequence, operation)?;
         }
     }
+    let own = operation.as_ref().zip(written);
     for event in events {
-        write_event(connection, event)?;
+        // Most are of the operation in hand, which need not be looked for.
+        let sequence = match own {
+            Some((operation, sequence)) if operation.key == event.key => sequence,
+            Some(_) | None => sequence_of(connection, &event.key)?.ok_or(Unwritten::StrayEvent)?,
+        };
+        write_event(connection, sequence, event)?;
     }
     Ok(written)
 }
@@ -343,11 +349,10 @@ fn delete_note(connection: &Connection, key: &OperationKey) -> rusqlite::Result<
     Ok(())
 }
 
-fn write_event(connection: &Connection, event: &Event) -> Result<(), Unwritten> {
-    let operation = sequence_of(connection, &event.key)?.ok_or(Unwritten::StrayEvent)?;
+fn write_event(connection: &Connection, sequence: i64, event: &Event) -> rusqlite::Result<()> {
     connection
         .prepare_cached("INSERT INTO events (operation, record) VALUES (?1, ?2)")?
-        .execute(params![operation, codec::encode_event(event)])?;
+        .execute(params![sequence, codec::encode_event(event)])?;
     Ok(())
 }
 
