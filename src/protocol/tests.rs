@@ -19,6 +19,8 @@ use super::rejection::{Rejection, UnknownToken};
 use super::time::*;
 use super::view::{Living, Record as Found, TwinNote, Unsettled, View};
 
+use evidence::{answer, applied, lost, not_sent, timed_out};
+
 const OWN: InstanceId = InstanceId(7);
 const RESOURCE: &str = "statement:account-42:2026-09-13";
 
@@ -450,39 +452,6 @@ fn key(id: &str) -> OperationKey {
     }
 }
 
-fn answer(status: u16, class: AnswerClass) -> Evidence {
-    Evidence::Answered {
-        answer: Answer {
-            status,
-            fields: Vec::new(),
-            body: Some(Bytes::from_static(b"{}")),
-        },
-        class,
-    }
-}
-
-fn applied() -> Evidence {
-    answer(200, AnswerClass::Applied)
-}
-
-fn lost() -> Evidence {
-    Evidence::Interrupted {
-        phase: Phase::Waiting,
-        why: Interruption::Closed,
-    }
-}
-
-fn timed_out() -> Evidence {
-    Evidence::Interrupted {
-        phase: Phase::Waiting,
-        why: Interruption::Timeout,
-    }
-}
-
-fn not_sent() -> Evidence {
-    Evidence::NotSent(Unsent::ConnectionLost)
-}
-
 fn refused(ruling: Ruling) -> Rejection {
     match ruling {
         Ruling::Refused(rejection) => rejection,
@@ -495,6 +464,10 @@ fn is_stale(ruling: &Ruling) -> bool {
 }
 
 mod admission;
+mod evidence;
 mod life;
 mod meaning;
+mod settling;
+mod steering;
 mod table;
+mod tokens;
