@@ -306,6 +306,10 @@ impl Backend for StandIn {
         self.ask(|_| ())
     }
 
+    fn living(&self) -> Living {
+        Living::Only(INSTANCE)
+    }
+
     fn close(&self) -> Pending<'_, ()> {
         self.ask(|_| ())
     }

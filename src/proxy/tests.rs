@@ -186,6 +186,10 @@ impl Backend for Interrupted {
         self.inner.ready()
     }
 
+    fn living(&self) -> Living {
+        self.inner.living()
+    }
+
     fn close(&self) -> Pending<'_, ()> {
         self.inner.close()
     }

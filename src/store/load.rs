@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::protocol::command::{Admit, Command};
 use crate::protocol::fence::Fence;
-use crate::protocol::ids::{Incarnation, InstanceId, OperationKey, ResourceKey};
+use crate::protocol::ids::{Incarnation, OperationKey, ResourceKey};
 use crate::protocol::operation::{IdentityOrigin, Operation, State};
 use crate::protocol::outcome::{StoredRequest, Verdict};
 use crate::protocol::view::{Living, Record, TwinNote, Unsettled, View};
@@ -36,9 +36,9 @@ pub(super) fn view<R: Rows>(
     rows: &mut R,
     command: &Command,
     epoch: u64,
-    own: InstanceId,
+    living: Living,
 ) -> Result<View, R::Fault> {
-    let mut view = View::of_nothing(epoch, Living::Only(own));
+    let mut view = View::of_nothing(epoch, living);
     match command {
         Command::Admit(admit) => admission(rows, admit, &mut view)?,
         Command::Record(record) => {

@@ -20,7 +20,7 @@ use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, ResourceName, Tenant};
 use crate::protocol::operation::Operation;
 use crate::protocol::outcome::StoredRequest;
-use crate::protocol::view::{Record, TwinNote, Unsettled};
+use crate::protocol::view::{Living, Record, TwinNote, Unsettled};
 
 /// A register that is gone when it is dropped.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ impl Backend for MemoryBackend {
     fn apply(&self, command: Command) -> Pending<'_, Reply> {
         Box::pin(async move {
             let mut tables = self.tables();
-            let Ok(view) = load::view(&mut &*tables, &command, tables.epoch, self.instance);
+            let Ok(view) = load::view(&mut &*tables, &command, tables.epoch, Living::Only(self.instance));
             let decision = decide(&view, &command);
             tables.persist(decision.changes);
             Ok(decision.reply)
@@ -302,6 +302,10 @@ impl Backend for MemoryBackend {
 
     fn ready(&self) -> Pending<'_, ()> {
         Box::pin(async { Ok::<(), StoreError>(()) })
+    }
+
+    fn living(&self) -> Living {
+        Living::Only(self.instance)
     }
 
     fn close(&self) -> Pending<'_, ()> {

@@ -10,12 +10,15 @@
 //! [`View`]: crate::protocol::view::View
 //! [`decide`]: crate::protocol::decide::decide
 
+mod age;
 mod codec;
 #[cfg(test)]
 mod conformance;
 mod load;
 pub mod memory;
 pub mod permit;
+pub mod postgres;
+mod recent;
 pub mod seal;
 pub mod sqlite;
 
@@ -116,6 +119,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Can the register commit durably now? Proved by a commit.
     fn ready(&self) -> Pending<'_, ()>;
+
+    /// Which instances are not dead, as far as this one knows.
+    fn living(&self) -> Living;
 
     /// Stops writing, after what is queued.
     fn close(&self) -> Pending<'_, ()>;
@@ -256,9 +262,9 @@ impl Register {
         self.instance
     }
 
-    /// Which instances are alive: the embedded register has one owner.
+    /// Which instances are alive.
     pub fn living(&self) -> Living {
-        Living::Only(self.instance)
+        self.backend.living()
     }
 
     /// Everything that reads.

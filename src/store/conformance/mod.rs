@@ -18,8 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 use super::memory::MemoryBackend;
-use super::sqlite;
-use super::{Backend, Register};
+use super::postgres::servers::{Database, shared};
+use super::seal::MasterKey;
+use super::{Backend, Register, postgres, sqlite};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::Millis;
@@ -33,6 +34,7 @@ pub(super) struct Subject {
 enum Kind {
     Memory(MemoryBackend),
     Sqlite(TempDir),
+    Postgres(Database),
 }
 
 impl Subject {
@@ -50,6 +52,14 @@ impl Subject {
         Self {
             register: open_sqlite(&dir, next_instance()).await,
             kind: Kind::Sqlite(dir),
+        }
+    }
+
+    async fn postgres() -> Self {
+        let database = shared().database();
+        Self {
+            register: open_postgres(&database, next_instance()).await,
+            kind: Kind::Postgres(database),
         }
     }
 
@@ -71,6 +81,7 @@ impl Subject {
         self.register = match &self.kind {
             Kind::Memory(backend) => Register::new(Arc::new(backend.reopened(instance)), instance),
             Kind::Sqlite(dir) => open_sqlite(dir, instance).await,
+            Kind::Postgres(database) => open_postgres(database, instance).await,
         };
     }
 }
@@ -98,6 +109,23 @@ async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
     Register::new(opened.backend, instance)
 }
 
+async fn open_postgres(database: &Database, instance: InstanceId) -> Register {
+    let options = postgres::Options {
+        url: database.url(),
+        keys: vec![MasterKey::new([7; 32])],
+        migrate: true,
+        name: "conformance".to_owned(),
+        tenant: commands::TENANT.to_owned(),
+    };
+    let owner = postgres::Owner {
+        instance,
+        clock: Clock::system().unwrap(),
+        committed: Box::new(|_, _| {}),
+    };
+    let opened = postgres::open(options, owner).await.unwrap();
+    Register::new(opened.backend, instance)
+}
+
 fn next_instance() -> InstanceId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     InstanceId(NEXT.fetch_add(1, Ordering::Relaxed).into())
@@ -110,6 +138,12 @@ macro_rules! against_every_backend {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $scenario() {
                 super::$module::$scenario(super::Subject::memory()).await;
+            })+
+        }
+        mod postgres_server {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                super::$module::$scenario(super::Subject::postgres().await).await;
             })+
         }
         mod sqlite_file {

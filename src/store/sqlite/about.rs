@@ -8,7 +8,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::age::{Age, Lived};
+use crate::store::age::{Age, Lived};
 use super::purge::Cursor;
 use super::witness::{Claim, Place, Sighting};
 use crate::protocol::time::{BootId, BootInstant, Moment};

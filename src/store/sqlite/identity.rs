@@ -12,7 +12,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::about::{self, About};
-use super::age::Age;
+use crate::store::age::Age;
 use super::checkpoint::Checkpoints;
 use super::ground::{self, Ground, at};
 use super::keys::{self, AdoptError};

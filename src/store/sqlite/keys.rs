@@ -11,7 +11,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::about::{self, About};
-use super::age::Lived;
+use crate::store::age::Lived;
 use super::ground::Ground;
 use super::open_error::OpenError;
 use crate::protocol::time::{Millis, Moment};

@@ -9,7 +9,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::about::{self, About};
-use super::age::{Age, Lived};
+use crate::store::age::{Age, Lived};
 use super::load::{self, Fault, PrincipalColumn};
 use super::locator;
 use super::purge::Cursor;

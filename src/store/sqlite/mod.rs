@@ -7,7 +7,6 @@
 //! What it does not do: decide (`protocol`), share the register between processes.
 
 mod about;
-mod age;
 mod backup;
 mod checkpoint;
 mod filesystem;
@@ -23,7 +22,6 @@ mod opening;
 mod persist;
 mod purge;
 mod read;
-mod recent;
 mod remembered;
 mod reserve;
 #[cfg(test)]
@@ -46,9 +44,9 @@ use super::{
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
-use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
-use crate::protocol::view::Record;
+use crate::protocol::view::{Living, Record};
 
 pub use backup::{BackupError, Copied, backup};
 pub use open_error::OpenError;
@@ -69,6 +67,7 @@ pub fn locator_of(key: &OperationKey) -> i64 {
 /// The embedded register.
 #[derive(Debug)]
 pub struct SqliteBackend {
+    instance: InstanceId,
     errands: mpsc::Sender<Errand>,
     readers: Arc<Readers>,
     poison: Poison,
@@ -174,6 +173,11 @@ impl Backend for SqliteBackend {
 
     fn ready(&self) -> Pending<'_, ()> {
         Box::pin(self.ask(Errand::Prove))
+    }
+
+    /// The embedded register has one owner.
+    fn living(&self) -> Living {
+        Living::Only(self.instance)
     }
 
     fn close(&self) -> Pending<'_, ()> {

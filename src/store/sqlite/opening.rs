@@ -128,6 +128,7 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
     let readers = Readers::open(&path, Arc::clone(&sealer)).map_err(OpenError::database(&path))?;
     let (errands, queue) = mpsc::channel(QUEUE);
     let poison: Poison = Arc::new(OnceLock::new());
+    let instance = owner.instance;
     let writer = Writer::new(Parts {
         connection,
         queue,
@@ -147,6 +148,7 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         .spawn(move || writer.run())
         .map_err(OpenError::Thread)?;
     let backend = Arc::new(SqliteBackend {
+        instance,
         errands,
         readers: Arc::new(readers),
         poison,

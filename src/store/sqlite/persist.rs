@@ -9,7 +9,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::age::Lived;
+use crate::store::age::Lived;
 use super::load::{PrincipalColumn, sequence_of};
 use super::locator;
 use crate::protocol::command::{Changes, Event, RequestChange};

@@ -10,7 +10,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::age::Lived;
+use crate::store::age::Lived;
 use super::locator;
 use super::persist::Tally;
 use crate::protocol::time::Millis;

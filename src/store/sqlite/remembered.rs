@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use super::age::Lived;
+use crate::store::age::Lived;
 use super::load::{Fault, Tables};
 use super::persist::{self, Before, Tally, Unwritten, Writing};
-use super::recent::Recent;
+use crate::store::recent::Recent;
 use crate::protocol::command::{Admit, Changes};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{AdmissionNumber, OperationKey, ResourceKey};

@@ -23,7 +23,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::about::{self, About};
-use super::age::{Age, Lived};
+use crate::store::age::{Age, Lived};
 use super::checkpoint::Checkpoints;
 use super::ground::Ground;
 use super::load::Fault;
@@ -35,7 +35,7 @@ use super::reserve::Reserve;
 use super::witness::Sighting;
 use crate::protocol::command::{Admission, Command, Reply, ResendReply, Ruling};
 use crate::protocol::decide::decide;
-use crate::protocol::view::Record;
+use crate::protocol::view::{Living, Record};
 use crate::store::seal::Sealer;
 use crate::store::{StoreError, Wanted, load};
 use crate::{clock, failpoint};
@@ -376,7 +376,7 @@ impl Writer {
         decided: &mut Decided,
     ) -> Result<Result<Reply, StoreError>, Failed> {
         let (epoch, own) = (self.about.epoch, self.owner.instance);
-        let view = match load::view(&mut rows, command, epoch, own) {
+        let view = match load::view(&mut rows, command, epoch, Living::Only(own)) {
             Ok(view) => view,
             Err(Fault::Record(error)) => return Ok(Err(error)),
             Err(Fault::Database(error)) => return Err(Failed::before(&error)),

@@ -97,7 +97,7 @@ async fn a_second_row_of_one_identity_is_never_written() {
     let writing = persist::Writing {
         connection: &connection,
         sealer: &sealer,
-        lived: super::super::age::Lived(1),
+        lived: crate::store::age::Lived(1),
         may_have_notes: false,
     };
     let changes = Changes {
@@ -129,7 +129,7 @@ async fn an_identity_that_is_forgotten_takes_its_locator_along() {
         answers: Millis(0),
         identities: Millis(0),
     };
-    let now = super::super::age::Lived(i64::MAX.cast_unsigned());
+    let now = crate::store::age::Lived(i64::MAX.cast_unsigned());
     let from = purge::Cursor::default();
     let step = purge::step(&connection, remember, from, now).unwrap();
     assert_eq!(step.purged.identities, 5, "the newest one stays");

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use rusqlite::params;
 
-use super::super::age::Lived;
+use crate::store::age::Lived;
 use super::super::purge::{self, Cursor};
 use super::super::schema;
 use super::*;

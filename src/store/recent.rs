@@ -12,14 +12,14 @@ use std::hash::Hash;
 /// Two generations: what is used enters the young one; when that is full it becomes the old one, and
 /// what is still in the old one then is forgotten.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
+pub(in crate::store) struct Recent<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
     at_most: usize,
 }
 
 impl<K: Eq + Hash, V> Recent<K, V> {
-    pub(super) fn new(at_most: usize) -> Self {
+    pub(in crate::store) fn new(at_most: usize) -> Self {
         Self {
             young: HashMap::new(),
             old: HashMap::new(),
@@ -28,7 +28,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
     }
 
     /// Using it keeps it.
-    pub(super) fn using(&mut self, key: &K) -> Option<&mut V> {
+    pub(in crate::store) fn using(&mut self, key: &K) -> Option<&mut V> {
         if let Some((key, value)) = self.old.remove_entry(key) {
             self.insert(key, value);
         }
@@ -36,7 +36,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
     }
 
     /// As it is, or new.
-    pub(super) fn using_or_new(&mut self, key: &K) -> &mut V
+    pub(in crate::store) fn using_or_new(&mut self, key: &K) -> &mut V
     where
         K: Clone,
         V: Default,
@@ -48,7 +48,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.entry(key.clone()).or_default()
     }
 
-    pub(super) fn insert(&mut self, key: K, value: V) {
+    pub(in crate::store) fn insert(&mut self, key: K, value: V) {
         self.old.remove(&key);
         if self.young.len() >= self.at_most && !self.young.contains_key(&key) {
             // The room of the one that is forgotten serves again.
@@ -58,13 +58,13 @@ impl<K: Eq + Hash, V> Recent<K, V> {
         self.young.insert(key, value);
     }
 
-    pub(super) fn remove(&mut self, key: &K) {
+    pub(in crate::store) fn remove(&mut self, key: &K) {
         self.young.remove(key);
         self.old.remove(key);
     }
 
     #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub(in crate::store) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.young.iter().chain(&self.old)
     }
 }

@@ -16,38 +16,38 @@ const OFF_AT_MOST: Millis = Millis(24 * 60 * 60 * 1_000);
 
 /// A point in a register's life, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Lived(pub(super) u64);
+pub(in crate::store) struct Lived(pub(super) u64);
 
 /// How old a register was at some reading of the clocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Age {
-    pub(super) lived: Lived,
-    pub(super) read: Moment,
+pub(in crate::store) struct Age {
+    pub(in crate::store) lived: Lived,
+    pub(in crate::store) read: Moment,
 }
 
 impl Lived {
-    pub(super) fn after(self, length: Millis) -> Self {
+    pub(in crate::store) fn after(self, length: Millis) -> Self {
         Self(self.0.saturating_add(length.0))
     }
 
     /// `None`: the register is not as old as that.
-    pub(super) fn before(self, length: Millis) -> Option<Self> {
+    pub(in crate::store) fn before(self, length: Millis) -> Option<Self> {
         self.0.checked_sub(length.0).map(Self)
     }
 
-    pub(super) fn since(self, earlier: Self) -> Millis {
+    pub(in crate::store) fn since(self, earlier: Self) -> Millis {
         Millis(self.0.saturating_sub(earlier.0))
     }
 
     /// As a column. Beyond the range of SQLite's integers lies the year 292 million.
-    pub(super) fn column(self) -> i64 {
+    pub(in crate::store) fn column(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }
 }
 
 impl Age {
     /// Of a register that is made now.
-    pub(super) fn of_new(now: Moment) -> Self {
+    pub(in crate::store) fn of_new(now: Moment) -> Self {
         Self {
             lived: Lived(now.wall_ms),
             read: now,
@@ -55,7 +55,7 @@ impl Age {
     }
 
     /// At a later reading.
-    pub(super) fn at(&self, now: &Moment) -> Lived {
+    pub(in crate::store) fn at(&self, now: &Moment) -> Lived {
         let passed = now.elapsed_within_boot(&self.read).unwrap_or_else(|| {
             let off = now.wall_ms.saturating_sub(self.read.wall_ms);
             Millis(off).min(OFF_AT_MOST)

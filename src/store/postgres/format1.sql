@@ -1,0 +1,335 @@
+-- The tables of a shared register, format 1, and the functions that read and write them.
+--
+-- What always holds: records are the truth; the columns beside them are there to find rows by, to guard
+-- writes by (`version`), and for an operator with psql. Identities and names are bytes: they are compared
+-- as they are, and may hold what a text may not. A function that is called by a released binary is never
+-- changed: another version of it gets another name, so that two versions of the binary work side by side.
+--
+-- What it does not do: decide anything. A function checks that what was decided on is still so, and writes.
+
+CREATE SCHEMA IF NOT EXISTS fencepost;
+
+CREATE TABLE fencepost.register (
+    only smallint PRIMARY KEY CHECK (only = 1),
+    id bytea NOT NULL,
+    format integer NOT NULL,
+    epoch bigint NOT NULL,
+    created_wall_ms bigint NOT NULL,
+    fingerprint_key bytea NOT NULL,
+    lived_ms bigint NOT NULL,
+    read_boot bytea NOT NULL,
+    read_boottime_ms bigint NOT NULL,
+    read_wall_ms bigint NOT NULL,
+    purged_sequence bigint NOT NULL DEFAULT 0
+);
+
+CREATE TABLE fencepost.sealing_keys (
+    id bigint PRIMARY KEY,
+    last_used_ms bigint NOT NULL
+);
+
+CREATE TABLE fencepost.history (
+    sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    wall_ms bigint NOT NULL,
+    text text NOT NULL
+);
+
+-- One row for each start of a sidecar. `position` counts its transactions, each of which writes it: so
+-- whoever declares an instance dead waits for what it is just committing, and it commits nothing after.
+CREATE TABLE fencepost.instances (
+    id bytea PRIMARY KEY,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    started_wall_ms bigint NOT NULL,
+    beat bigint NOT NULL DEFAULT 0,
+    position bigint NOT NULL DEFAULT 0,
+    dead boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 50);
+
+-- Room in each page, so that a fence that rises stays in it.
+CREATE TABLE fencepost.fences (
+    tenant text COLLATE "C" NOT NULL,
+    name bytea NOT NULL,
+    version bigint NOT NULL,
+    mark text,
+    cancelled boolean NOT NULL,
+    record bytea NOT NULL,
+    applied bytea,
+    applied_number bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant, name)
+) WITH (fillfactor = 70);
+
+-- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Whoever reads
+-- a row compares what it stands for. `keyless`: what equal requests without a key have in common.
+-- `settled_ms` is the age of the register when it was settled.
+CREATE TABLE fencepost.operations (
+    identity bytea PRIMARY KEY,
+    sequence bigint GENERATED ALWAYS AS IDENTITY,
+    version bigint NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    upstream text COLLATE "C" NOT NULL,
+    principal bytea NOT NULL,
+    id bytea NOT NULL,
+    incarnation bigint NOT NULL,
+    state text NOT NULL,
+    unsettled boolean NOT NULL,
+    resource bytea,
+    number bigint,
+    token text,
+    keyless bytea,
+    owner bytea,
+    first_seen_wall_ms bigint NOT NULL,
+    record bytea NOT NULL,
+    answer bytea,
+    request bytea,
+    settled_ms bigint
+) WITH (fillfactor = 80);
+
+-- Pages of operations, newest first; and what is old enough to be forgotten, oldest first.
+CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (sequence);
+-- What stands in the way of an admission.
+CREATE INDEX unsettled_of_resource ON fencepost.operations (tenant, resource, number)
+    WHERE unsettled AND resource IS NOT NULL;
+-- What a pass of the reconciler reads.
+CREATE INDEX unsettled_in_order ON fencepost.operations (sequence) WHERE unsettled;
+-- What a request without a key may be the blind retry of.
+CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, sequence)
+    WHERE unsettled AND keyless IS NOT NULL;
+
+CREATE TABLE fencepost.twins (
+    identity bytea PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL,
+    upstream text COLLATE "C" NOT NULL,
+    principal bytea NOT NULL,
+    id bytea NOT NULL,
+    incarnation bigint NOT NULL,
+    record bytea NOT NULL,
+    first bytea NOT NULL
+);
+
+-- Notes go with the operation that they name.
+CREATE INDEX twins_of_first ON fencepost.twins (first);
+
+CREATE TABLE fencepost.events (
+    sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    operation bytea NOT NULL,
+    record bytea NOT NULL
+);
+
+-- The story of an operation.
+CREATE INDEX events_of_operation ON fencepost.events (operation, sequence);
+
+-- Rows of one snapshot, by what was asked: kind 0 the register (version: its epoch), 1 a fence, 2 an
+-- operation, 3 a twin's note, 4 an unsettled operation of a resource, 5 the newest unsettled operation
+-- without a key. `slot`: which of its kind was asked for.
+CREATE FUNCTION fencepost.view_1(
+    fence_tenants text[], fence_names bytea[],
+    identities bytea[], with_request boolean[],
+    notes bytea[],
+    resource_tenants text[], resource_names bytea[],
+    keyless_of bytea[])
+RETURNS TABLE (kind smallint, slot bigint, version bigint, sequence bigint, tenant text, upstream text,
+    principal bytea, id bytea, incarnation bigint, record bytea, answer bytea, request bytea)
+LANGUAGE plpgsql STABLE AS $body$
+BEGIN
+    RETURN QUERY
+    SELECT 0::smallint, 0::bigint, r.epoch, 0::bigint, NULL::text, NULL::text, NULL::bytea, NULL::bytea,
+           NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea
+    FROM fencepost.register r
+    UNION ALL
+    SELECT 1::smallint, s.slot, f.version, 0::bigint, f.tenant, NULL, NULL, f.name, NULL, f.record, NULL, NULL
+    FROM unnest(fence_tenants, fence_names) WITH ORDINALITY s(tenant, name, slot)
+    JOIN fencepost.fences f ON f.tenant = s.tenant AND f.name = s.name
+    UNION ALL
+    SELECT 2::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
+           o.incarnation, o.record, o.answer, CASE WHEN s.requested THEN o.request END
+    FROM unnest(identities, with_request) WITH ORDINALITY s(identity, requested, slot)
+    JOIN fencepost.operations o ON o.identity = s.identity
+    UNION ALL
+    SELECT 3::smallint, s.slot, 0::bigint, 0::bigint, t.tenant, t.upstream, t.principal, t.id,
+           t.incarnation, t.record, NULL, NULL
+    FROM unnest(notes) WITH ORDINALITY s(identity, slot)
+    JOIN fencepost.twins t ON t.identity = s.identity
+    UNION ALL
+    SELECT 4::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
+           o.incarnation, o.record, o.answer, NULL
+    FROM unnest(resource_tenants, resource_names) WITH ORDINALITY s(tenant, name, slot)
+    JOIN fencepost.operations o ON o.unsettled AND o.tenant = s.tenant AND o.resource = s.name
+    UNION ALL
+    SELECT 5::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
+           o.incarnation, o.record, o.answer, NULL
+    FROM unnest(keyless_of) WITH ORDINALITY s(keyless, slot)
+    CROSS JOIN LATERAL (
+        SELECT * FROM fencepost.operations k
+        WHERE k.unsettled AND k.keyless = s.keyless ORDER BY k.sequence DESC LIMIT 1) o;
+END
+$body$;
+
+-- Locks fences, in the order given, until the transaction ends: what is decided then is written.
+CREATE FUNCTION fencepost.lock_1(fence_tenants text[], fence_names bytea[]) RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+    FOR slot IN 1 .. coalesce(array_length(fence_names, 1), 0) LOOP
+        PERFORM 1 FROM fencepost.fences
+        WHERE tenant = fence_tenants[slot] AND name = fence_names[slot] FOR UPDATE;
+    END LOOP;
+END
+$body$;
+
+-- Writes decisions, one after the other, each only if what it was decided on is still so. Answers for each:
+-- 0 written, 1 something changed meanwhile, 2 the instance is declared dead and admits nothing any more,
+-- 3 another epoch is in force. A decision is written whole or not at all: where only its second half fails,
+-- the whole transaction does (FP001), and everything is decided again.
+--
+-- Of each decision: the fence (NULL name: none; expected version, 0 for none yet, NULL: not looked at;
+-- NULL record: left as it is), the operation likewise, which half of the identity's rows must be absent,
+-- and what equal requests without a key must be (`keyless_seen`: the sequence of the newest, 0 for none).
+CREATE FUNCTION fencepost.write_1(
+    own bytea, epoch_seen bigint, admits boolean[],
+    fence_tenants text[], fence_names bytea[], fence_versions bigint[], fence_marks text[],
+    fence_cancelled boolean[], fence_records bytea[],
+    identities bytea[], versions bigint[], tenants text[], upstreams text[], principals bytea[],
+    ids bytea[], incarnations bigint[], states text[], unsettled_now boolean[], resources bytea[],
+    numbers bigint[], tokens text[], keyless_ids bytea[], owners bytea[], first_seen bigint[],
+    records bytea[], answers bytea[], requests bytea[], request_changes smallint[], settled bigint[],
+    applied_now boolean[], note_expected boolean[], keyless_seen bigint[],
+    note_of integer[], note_identities bytea[], note_tenants text[], note_upstreams text[],
+    note_principals bytea[], note_ids bytea[], note_incarnations bigint[], note_records bytea[],
+    note_firsts bytea[],
+    event_of integer[], event_operations bytea[], event_records bytea[])
+RETURNS smallint[]
+LANGUAGE plpgsql AS $body$
+DECLARE
+    verdicts smallint[] := '{}';
+    alive boolean;
+    epoch_now bigint;
+    shared bytea;
+    newest bigint;
+BEGIN
+    UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead;
+    alive := FOUND;
+    SELECT epoch INTO epoch_now FROM fencepost.register;
+    -- Two equal requests without a key are decided one after the other, wherever they come in.
+    FOR shared IN
+        SELECT DISTINCT k.id FROM unnest(keyless_ids, keyless_seen) k(id, seen)
+        WHERE k.seen IS NOT NULL ORDER BY k.id
+    LOOP
+        PERFORM pg_advisory_xact_lock(('x' || encode(substr(shared, 1, 8), 'hex'))::bit(64)::bigint);
+    END LOOP;
+    FOR i IN 1 .. coalesce(array_length(admits, 1), 0) LOOP
+        IF admits[i] AND NOT alive THEN
+            verdicts := verdicts || 2::smallint;
+            CONTINUE;
+        END IF;
+        IF admits[i] AND epoch_now <> epoch_seen THEN
+            verdicts := verdicts || 3::smallint;
+            CONTINUE;
+        END IF;
+        IF versions[i] = 0 THEN
+            PERFORM 1 FROM fencepost.operations WHERE identity = identities[i];
+            IF FOUND THEN
+                verdicts := verdicts || 1::smallint;
+                CONTINUE;
+            END IF;
+        ELSIF versions[i] > 0 THEN
+            PERFORM 1 FROM fencepost.operations WHERE identity = identities[i] AND version = versions[i];
+            IF NOT FOUND THEN
+                verdicts := verdicts || 1::smallint;
+                CONTINUE;
+            END IF;
+        END IF;
+        IF note_expected[i] IS NOT NULL THEN
+            PERFORM 1 FROM fencepost.twins WHERE identity = identities[i];
+            IF FOUND <> note_expected[i] THEN
+                verdicts := verdicts || 1::smallint;
+                CONTINUE;
+            END IF;
+        END IF;
+        IF keyless_seen[i] IS NOT NULL THEN
+            SELECT max(o.sequence) INTO newest FROM fencepost.operations o
+            WHERE o.unsettled AND o.keyless = keyless_ids[i];
+            IF coalesce(newest, 0) <> keyless_seen[i] THEN
+                verdicts := verdicts || 1::smallint;
+                CONTINUE;
+            END IF;
+        END IF;
+        IF fence_records[i] IS NOT NULL THEN
+            IF fence_versions[i] = 0 THEN
+                INSERT INTO fencepost.fences (tenant, name, version, mark, cancelled, record)
+                VALUES (fence_tenants[i], fence_names[i], 1, fence_marks[i], fence_cancelled[i],
+                        fence_records[i])
+                ON CONFLICT DO NOTHING;
+            ELSE
+                UPDATE fencepost.fences
+                SET version = version + 1, mark = fence_marks[i], cancelled = fence_cancelled[i],
+                    record = fence_records[i]
+                WHERE tenant = fence_tenants[i] AND name = fence_names[i] AND version = fence_versions[i];
+            END IF;
+            IF NOT FOUND THEN
+                verdicts := verdicts || 1::smallint;
+                CONTINUE;
+            END IF;
+        ELSIF fence_versions[i] IS NOT NULL THEN
+            -- Left as it is, and must be so until the end of the transaction.
+            PERFORM 1 FROM fencepost.fences
+            WHERE tenant = fence_tenants[i] AND name = fence_names[i] AND version = fence_versions[i]
+            FOR SHARE;
+            IF NOT FOUND AND fence_versions[i] > 0 THEN
+                verdicts := verdicts || 1::smallint;
+                CONTINUE;
+            END IF;
+        END IF;
+        IF records[i] IS NOT NULL AND versions[i] = 0 THEN
+            INSERT INTO fencepost.operations
+                (identity, version, tenant, upstream, principal, id, incarnation, state, unsettled,
+                 resource, number, token, keyless, owner, first_seen_wall_ms, record, answer, request,
+                 settled_ms)
+            VALUES
+                (identities[i], 1, tenants[i], upstreams[i], principals[i], ids[i], incarnations[i],
+                 states[i], unsettled_now[i], resources[i], numbers[i], tokens[i], keyless_ids[i],
+                 owners[i], first_seen[i], records[i], answers[i], requests[i], settled[i])
+            ON CONFLICT DO NOTHING;
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'an operation appeared meanwhile' USING ERRCODE = 'FP001';
+            END IF;
+        ELSIF records[i] IS NOT NULL THEN
+            UPDATE fencepost.operations o
+            SET version = o.version + 1, state = states[i], unsettled = unsettled_now[i],
+                resource = resources[i], number = numbers[i], token = tokens[i], owner = owners[i],
+                record = records[i], answer = answers[i],
+                request = CASE request_changes[i] WHEN 0 THEN o.request ELSE requests[i] END,
+                settled_ms = CASE WHEN o.state = states[i] THEN coalesce(o.settled_ms, settled[i])
+                             ELSE settled[i] END
+            WHERE o.identity = identities[i] AND o.version = versions[i];
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'an operation changed meanwhile' USING ERRCODE = 'FP001';
+            END IF;
+        END IF;
+        IF note_expected[i] AND records[i] IS NOT NULL THEN
+            DELETE FROM fencepost.twins WHERE identity = identities[i];
+        END IF;
+        IF applied_now[i] THEN
+            -- What a replacement worker reads first; no decision is taken on it.
+            UPDATE fencepost.fences SET applied = identities[i], applied_number = numbers[i]
+            WHERE tenant = tenants[i] AND name = resources[i] AND applied_number < numbers[i];
+        END IF;
+        FOR n IN 1 .. coalesce(array_length(note_of, 1), 0) LOOP
+            IF note_of[n] = i THEN
+                INSERT INTO fencepost.twins
+                    (identity, tenant, upstream, principal, id, incarnation, record, first)
+                VALUES (note_identities[n], note_tenants[n], note_upstreams[n], note_principals[n],
+                        note_ids[n], note_incarnations[n], note_records[n], note_firsts[n])
+                ON CONFLICT (identity) DO UPDATE SET record = excluded.record, first = excluded.first;
+            END IF;
+        END LOOP;
+        FOR n IN 1 .. coalesce(array_length(event_of, 1), 0) LOOP
+            IF event_of[n] = i THEN
+                INSERT INTO fencepost.events (operation, record)
+                VALUES (event_operations[n], event_records[n]);
+            END IF;
+        END LOOP;
+        verdicts := verdicts || 0::smallint;
+    END LOOP;
+    RETURN verdicts;
+END
+$body$;

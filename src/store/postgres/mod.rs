@@ -1,0 +1,198 @@
+//! The shared register, in PostgreSQL: many sidecars, one truth.
+//!
+//! Why no interleaving of sidecars breaks contract §4. Every row that a decision depends on is either
+//! locked until the decision has committed, or its version is compared in the transaction that writes:
+//!
+//! - *The fence.* An admission writes it, guarded by the version it was decided on. Two admissions on one
+//!   resource therefore commit one after the other, and the second was decided on what the first left.
+//! - *Who is unsettled.* An operation becomes unsettled only by an admission, which counts its fence up. So
+//!   the fence's version also guards against an operation that nobody saw; one that is settled meanwhile only
+//!   makes the decision more careful than it need be.
+//! - *The operation.* It is written guarded by its version, or inserted where there was none: its identity is
+//!   the primary key. Two sidecars that admit one operation under different resources meet here.
+//! - *A twin's note, equal requests without a key, the epoch*: looked at again inside the writing
+//!   transaction; equal requests without a key take an advisory lock first, because what one of them must see
+//!   is a row that is not there yet.
+//! - *Who is dead.* Whoever declares an instance dead writes its row, as each of its own transactions does:
+//!   what it was committing commits before, and nothing after.
+//!
+//! A reply that writes nothing (a replay, a refusal) is one of a single snapshot, and was right at its
+//! moment. READ COMMITTED is enough for all of it; nothing is serialised by the database beyond rows.
+//!
+//! What always holds: a reply is handed out only after its transaction has committed. On the happy path a
+//! durable step is one statement, one round trip; concurrent steps share a transaction. Two connections carry
+//! everything, many at once, which is why there is no pool: a pool lends a connection to one at a time.
+//!
+//! What it does not do: decide, or keep time by the database's clock.
+
+mod batch;
+mod identity;
+mod known;
+mod lane;
+mod opening;
+mod read;
+mod rows;
+#[cfg(test)]
+#[path = "../../../tests/servers/mod.rs"]
+pub(in crate::store) mod servers;
+mod session;
+mod shared;
+mod trouble;
+mod wants;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+pub use opening::{FORMAT, OpenError, Opened, Options, Owner, open};
+
+use super::{
+    Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
+    Wanted,
+};
+use crate::protocol::command::{Command, Reply};
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::operation::Operation;
+use crate::protocol::view::{Living, Record};
+use lane::{Answer, Ask, Errand};
+use read::Reader;
+use shared::Shared;
+
+/// How long whoever asked waits for what nobody knows.
+const UNKNOWN: Duration = Duration::from_secs(12);
+
+/// The shared register.
+pub struct PostgresBackend {
+    errands: mpsc::Sender<Errand>,
+    reader: Reader,
+    shared: Arc<Shared>,
+    work: Mutex<JoinSet<()>>,
+}
+
+impl PostgresBackend {
+    async fn carry_out(
+        &self,
+        command: Command,
+        wanted: Option<Wanted>,
+    ) -> Result<Reply, StoreError> {
+        let swiftly = matches!(command, Command::Admit(_) | Command::Record(_));
+        if swiftly {
+            match self.ask(command.clone(), wanted.clone(), true).await? {
+                Answer::Reply(reply) => return Ok(reply),
+                Answer::Look => {}
+            }
+        }
+        if matches!(command, Command::Admit(_))
+            && let Some(reply) = self.reader.look(&command).await?
+        {
+            return Ok(reply);
+        }
+        match self.ask(command, wanted, false).await? {
+            Answer::Reply(reply) => Ok(reply),
+            Answer::Look => Err(StoreError::Corrupt("nothing was decided".to_owned())),
+        }
+    }
+
+    async fn ask(
+        &self,
+        command: Command,
+        wanted: Option<Wanted>,
+        swiftly: bool,
+    ) -> Result<Answer, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let ask = Ask {
+            command: Box::new(command),
+            wanted,
+            swiftly,
+            answer,
+            doubt: None,
+        };
+        self.send(Errand::Apply(ask)).await?;
+        let unknown = |why: &str| Err(StoreError::CommitUnknown(why.to_owned()));
+        match timeout(UNKNOWN, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_gone)) => unknown("the register was closed meanwhile"),
+            Err(_elapsed) => unknown("the database has not answered"),
+        }
+    }
+
+    async fn send(&self, errand: Errand) -> Result<(), StoreError> {
+        let sent = self.errands.send(errand).await;
+        sent.map_err(|_| StoreError::Unavailable("the register is closed".to_owned()))
+    }
+}
+
+impl Backend for PostgresBackend {
+    fn apply(&self, command: Command) -> Pending<'_, Reply> {
+        Box::pin(self.carry_out(command, None))
+    }
+
+    fn apply_while(&self, wanted: Wanted, command: Command) -> Pending<'_, Reply> {
+        Box::pin(self.carry_out(command, Some(wanted)))
+    }
+
+    fn peek<'a>(
+        &'a self,
+        key: &'a OperationKey,
+        resource: Option<&'a ResourceKey>,
+    ) -> Pending<'a, Option<Record>> {
+        Box::pin(self.reader.peek(key, resource))
+    }
+
+    fn operation<'a>(
+        &'a self,
+        key: &'a OperationKey,
+        with_request: bool,
+    ) -> Pending<'a, Option<Stored>> {
+        Box::pin(self.reader.operation(key, with_request))
+    }
+
+    fn operations<'a>(&'a self, query: &'a OperationQuery) -> Pending<'a, OperationPage> {
+        Box::pin(self.reader.operations(query))
+    }
+
+    fn resource<'a>(&'a self, key: &'a ResourceKey) -> Pending<'a, Option<StoredResource>> {
+        Box::pin(self.reader.resource(key))
+    }
+
+    fn resources<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
+        Box::pin(self.reader.resources(after, limit))
+    }
+
+    fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+        Box::pin(self.reader.in_doubt(after, limit))
+    }
+
+    fn summary(&self) -> Pending<'_, Summary> {
+        Box::pin(self.reader.summary())
+    }
+
+    fn ready(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            let (answer, answered) = oneshot::channel();
+            self.send(Errand::Prove(answer)).await?;
+            let proved = timeout(UNKNOWN, answered).await;
+            let late = || StoreError::Unavailable("the database has not answered".to_owned());
+            proved.map_err(|_| late())?.map_err(|_| late())?
+        })
+    }
+
+    fn living(&self) -> Living {
+        self.shared.living()
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            let (answer, answered) = oneshot::channel();
+            if self.send(Errand::Close(answer)).await.is_ok() {
+                let _gone = answered.await;
+            }
+            self.end().await;
+            Ok(())
+        })
+    }
+}

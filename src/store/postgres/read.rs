@@ -1,0 +1,387 @@
+//! Reading beside the lane: one connection that all readers share.
+//!
+//! What always holds: a read is one statement, so it sees one snapshot, of committed transactions only.
+//! Many readers use the connection at once, one statement behind the other. A read is a hint or a report;
+//! the one decision that is taken on it is one that writes nothing.
+//!
+//! What it does not do: hold a transaction open.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::identity;
+use super::known::Lack;
+use super::lane::want;
+use super::rows::{self, Opener, OperationRow, Unreadable};
+use super::session::{Connector, Session};
+use super::shared::Shared;
+use super::trouble::Trouble;
+use super::wants::Wants;
+use crate::protocol::command::{Command, Reply};
+use crate::protocol::decide::decide;
+use crate::protocol::fence::Fence;
+use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::operation::Operation;
+use crate::protocol::view::Record;
+use crate::store::{
+    OperationPage, OperationQuery, STATE_WORDS, StoreError, Stored, StoredResource, Summary, codec,
+    load,
+};
+
+/// How often one look goes back for what it turned out to need.
+const LOOKS: usize = 6;
+
+/// Up to that many operations are counted; beyond, the database's estimate is told.
+const COUNTED: i64 = 100_000;
+
+/// The columns of an operation, as `view_1` gives them.
+const OPERATION: &str = "o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id, o.incarnation,
+    o.record, o.answer, NULL::bytea AS request";
+
+pub(super) struct Reader {
+    shared: Arc<Shared>,
+    connector: Connector,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl Reader {
+    pub(super) fn new(shared: Arc<Shared>, connector: Connector) -> Self {
+        Self {
+            shared,
+            connector,
+            session: Mutex::new(None),
+        }
+    }
+
+    /// The shared connection, made if need be.
+    async fn session(&self) -> Result<Arc<Session>, Trouble> {
+        let mut held = self.session.lock().await;
+        if let Some(session) = held.as_ref().filter(|session| !session.is_closed()) {
+            return Ok(Arc::clone(session));
+        }
+        let session = Arc::new(self.connector.connect().await?);
+        *held = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    async fn rows(
+        &self,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, Trouble> {
+        let session = self.session().await?;
+        let rows = session.rows(statement, parameters).await;
+        if matches!(rows, Err(Trouble::Lost(_))) {
+            self.leave(&session).await;
+        }
+        rows
+    }
+
+    /// Nobody uses a connection again that was lost.
+    async fn leave(&self, lost: &Arc<Session>) {
+        let mut held = self.session.lock().await;
+        if held.as_ref().is_some_and(|session| Arc::ptr_eq(session, lost)) {
+            *held = None;
+        }
+    }
+
+    /// The reply to a command that writes nothing, if it is one that does not.
+    pub(super) async fn look(&self, command: &Command) -> Result<Option<Reply>, StoreError> {
+        let mut wants = Wants::default();
+        want(&mut wants, command);
+        for _ in 0..LOOKS {
+            let session = self.session().await.map_err(Trouble::into_store_error)?;
+            let reading = wants.read(&session, &self.shared.sealer).await;
+            if matches!(reading, Err(Trouble::Lost(_))) {
+                self.leave(&session).await;
+            }
+            let mut reading = reading.map_err(Trouble::into_store_error)?;
+            self.shared.saw_epoch(reading.epoch);
+            let (epoch, living) = (reading.epoch, self.shared.living());
+            match load::view(&mut &mut reading, command, epoch, living) {
+                Ok(view) => {
+                    let decision = decide(&view, command);
+                    return Ok(decision.changes.is_empty().then_some(decision.reply));
+                }
+                Err(lack) if wants.add(&lack) => {}
+                Err(_) => break,
+            }
+        }
+        // Whoever decides carefully goes on where this leaves off.
+        Ok(None)
+    }
+
+    pub(super) async fn peek(
+        &self,
+        key: &OperationKey,
+        resource: Option<&ResourceKey>,
+    ) -> Result<Option<Record>, StoreError> {
+        let mut key = key.clone();
+        for _ in 0..LOOKS {
+            let mut wants = Wants::default();
+            wants.operation(&key);
+            wants.note(&key);
+            if let Some(resource) = resource {
+                wants.fence(resource);
+            }
+            let session = self.session().await.map_err(Trouble::into_store_error)?;
+            let reading = wants.read(&session, &self.shared.sealer).await;
+            if matches!(reading, Err(Trouble::Lost(_))) {
+                self.leave(&session).await;
+            }
+            let mut reading = reading.map_err(Trouble::into_store_error)?;
+            let mut rows = &mut reading;
+            let placed = match resource {
+                Some(resource) => {
+                    let fence = load::Rows::fence(&mut rows, resource).map_err(unexpected)?;
+                    load::placed(&key, fence.as_ref())
+                }
+                None => key.clone(),
+            };
+            if placed == key {
+                return load::record(&mut rows, &key).map_err(unexpected);
+            }
+            key = placed;
+        }
+        Err(StoreError::Unavailable("its resource changes all the time".to_owned()))
+    }
+
+    pub(super) async fn operation(
+        &self,
+        key: &OperationKey,
+        with_request: bool,
+    ) -> Result<Option<Stored>, StoreError> {
+        const EVENTS: &str = "SELECT e.record FROM fencepost.events e
+            WHERE e.operation = $1 ORDER BY e.sequence";
+        let statement = format!(
+            "SELECT {OPERATION}, CASE WHEN $2 THEN o.request END AS kept
+             FROM fencepost.operations o WHERE o.identity = $1"
+        );
+        let identity = identity::of(key);
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&identity, Type::BYTEA), (&with_request, Type::BOOL)];
+        let opener = Opener::new(&self.shared.sealer);
+        self.read(async {
+            let found = self.rows(&statement, &parameters).await?;
+            let Some(row) = found.first() else {
+                return Ok(None);
+            };
+            let operation = opener.operation(row)?.operation;
+            if operation.key != *key {
+                return Err(Unreadable::another(&operation.key).into());
+            }
+            let mut events = Vec::new();
+            for row in self.rows(EVENTS, &[(&identity, Type::BYTEA)]).await? {
+                let record: &[u8] = row.try_get(0).map_err(Unreadable::from)?;
+                let event = codec::decode_event(record, key.clone()).map_err(|malformed| {
+                    Unreadable(malformed.of(&format_args!("event of operation {:?}", key.id)))
+                })?;
+                events.push(event);
+            }
+            Ok(Some(Stored {
+                operation,
+                events,
+                request: opener.request(row, "kept", key)?,
+            }))
+        })
+        .await
+    }
+
+    pub(super) async fn operations(
+        &self,
+        query: &OperationQuery,
+    ) -> Result<OperationPage, StoreError> {
+        let statement = format!(
+            "SELECT {OPERATION} FROM fencepost.operations o
+             WHERE ($1::text IS NULL OR o.state = $1)
+               AND ($2::bytea IS NULL OR (o.resource = $2 AND o.tenant = $3))
+               AND ($4::text IS NULL OR o.upstream = $4)
+               AND ($5::bytea IS NULL OR o.id = $5)
+               AND ($6::bigint IS NULL OR o.sequence < $6)
+             ORDER BY o.sequence DESC LIMIT $7"
+        );
+        let OperationQuery {
+            state,
+            resource,
+            upstream,
+            id,
+            before,
+            limit,
+        } = query;
+        let name = resource.as_ref().map(|it| it.name.as_str().as_bytes());
+        let tenant = resource.as_ref().map(|it| it.tenant.as_str());
+        let upstream = upstream.as_ref().map(|it| it.as_str());
+        let id = id.as_deref().map(str::as_bytes);
+        let before = before.map(|it| i64::try_from(it).unwrap_or(i64::MAX));
+        // One more than asked for tells whether there is a next page.
+        let most = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+        let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
+            (state, Type::TEXT),
+            (&name, Type::BYTEA),
+            (&tenant, Type::TEXT),
+            (&upstream, Type::TEXT),
+            (&id, Type::BYTEA),
+            (&before, Type::INT8),
+            (&most, Type::INT8),
+        ];
+        self.read(async {
+            let mut found = self.found(&statement, &parameters).await?;
+            let next = (found.len() > *limit)
+                .then(|| {
+                    found.truncate(*limit);
+                    found.last().map(|row| row.sequence.cast_unsigned())
+                })
+                .flatten();
+            Ok(OperationPage {
+                operations: found.into_iter().map(|row| row.operation).collect(),
+                next,
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn resource(
+        &self,
+        key: &ResourceKey,
+    ) -> Result<Option<StoredResource>, StoreError> {
+        const FENCE: &str = "SELECT f.tenant, f.name AS id, f.record FROM fencepost.fences f
+            WHERE f.tenant = $1 AND f.name = $2";
+        let unsettled = format!(
+            "SELECT {OPERATION} FROM fencepost.operations o
+             WHERE o.unsettled AND o.tenant = $1 AND o.resource = $2 ORDER BY o.number"
+        );
+        let last = format!(
+            "SELECT {OPERATION} FROM fencepost.operations o JOIN fencepost.fences f
+                 ON f.applied = o.identity
+             WHERE f.tenant = $1 AND f.name = $2"
+        );
+        let (tenant, name) = (key.tenant.as_str(), key.name.as_str().as_bytes());
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&tenant, Type::TEXT), (&name, Type::BYTEA)];
+        self.read(async {
+            let found = self.rows(FENCE, &parameters).await?;
+            let Some(row) = found.first() else {
+                return Ok(None);
+            };
+            let last = self.found(&last, &parameters).await?;
+            Ok(Some(StoredResource {
+                fence: rows::fence(row)?,
+                unsettled: operations_of(self.found(&unsettled, &parameters).await?),
+                last_completed: last.into_iter().next().map(|row| row.operation),
+            }))
+        })
+        .await
+    }
+
+    pub(super) async fn resources(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Fence>, StoreError> {
+        const FENCES: &str = "SELECT f.tenant, f.name AS id, f.record FROM fencepost.fences f
+            WHERE $1::bytea IS NULL OR f.name > $1 ORDER BY f.name, f.tenant LIMIT $2";
+        let after = after.map(str::as_bytes);
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&after, Type::BYTEA), (&most, Type::INT8)];
+        self.read(async {
+            let mut fences = Vec::new();
+            for row in self.rows(FENCES, &parameters).await? {
+                fences.push(rows::fence(&row)?);
+            }
+            Ok(fences)
+        })
+        .await
+    }
+
+    pub(super) async fn in_doubt(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Operation)>, StoreError> {
+        let statement = format!(
+            "SELECT {OPERATION} FROM fencepost.operations o
+             WHERE o.unsettled AND o.sequence > $1 AND o.state <> 'NEEDS_ATTENTION'
+             ORDER BY o.sequence LIMIT $2"
+        );
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&after, Type::INT8), (&most, Type::INT8)];
+        self.read(async {
+            let found = self.found(&statement, &parameters).await?;
+            let numbered = found
+                .into_iter()
+                .map(|row| (row.sequence.cast_unsigned(), row.operation));
+            Ok(numbered.collect())
+        })
+        .await
+    }
+
+    pub(super) async fn summary(&self) -> Result<Summary, StoreError> {
+        // Settled ones are by far the most: counted while there are few, told roughly then.
+        const COUNTS: &str = "
+            WITH rough AS (SELECT greatest(reltuples, 0)::bigint AS operations FROM pg_class
+                           WHERE oid = 'fencepost.operations'::regclass)
+            SELECT state, count(*) FROM fencepost.operations WHERE unsettled GROUP BY state
+            UNION ALL
+            SELECT o.state, count(*) FROM rough JOIN fencepost.operations o ON NOT o.unsettled
+            WHERE rough.operations <= $1 GROUP BY o.state
+            UNION ALL
+            SELECT 'COMPLETED', operations FROM rough WHERE operations > $1";
+        const EPOCH: &str = "SELECT epoch FROM fencepost.register";
+        let oldest = format!(
+            "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled
+             ORDER BY o.sequence LIMIT 1"
+        );
+        self.read(async {
+            let mut summary = Summary::default();
+            let counts = self.rows(COUNTS, &[(&COUNTED, Type::INT8)]).await?;
+            for word in STATE_WORDS {
+                for row in &counts {
+                    let count: i64 = row.try_get(1).map_err(Unreadable::from)?;
+                    if row.try_get::<_, &str>(0).map_err(Unreadable::from)? == word && count > 0 {
+                        summary.by_state.push((word, count.cast_unsigned()));
+                    }
+                }
+            }
+            let oldest = self.found(&oldest, &[]).await?;
+            summary.oldest_unsettled = oldest.first().map(|row| row.operation.first_seen);
+            for row in self.rows(EPOCH, &[]).await? {
+                let epoch: i64 = row.try_get(0).map_err(Unreadable::from)?;
+                summary.epoch = epoch.cast_unsigned();
+            }
+            Ok(summary)
+        })
+        .await
+    }
+
+    async fn found(
+        &self,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<OperationRow>, Trouble> {
+        let opener = Opener::new(&self.shared.sealer);
+        let rows = self.rows(statement, parameters).await?;
+        let found: Result<_, Unreadable> = rows.iter().map(|row| opener.operation(row)).collect();
+        Ok(found?)
+    }
+
+    async fn read<T>(
+        &self,
+        reading: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, StoreError> {
+        reading.await.map_err(Trouble::into_store_error)
+    }
+}
+
+fn operations_of(rows: Vec<OperationRow>) -> Vec<Operation> {
+    rows.into_iter().map(|row| row.operation).collect()
+}
+
+fn unexpected(lack: Lack) -> StoreError {
+    StoreError::Corrupt(format!("read, and not there: {lack:?}"))
+}

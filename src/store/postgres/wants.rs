@@ -1,0 +1,216 @@
+//! What a decision needs to see, and its reading: one question, one snapshot.
+//!
+//! What always holds: everything that is wanted is read by one statement, so that it all is of one
+//! moment. What is wanted depends on what was read (a twin's note names the first): then all of it is
+//! read again, with that too.
+//!
+//! What it does not do: decide, or know which rows a decision needs (`store::load`).
+
+use std::collections::BTreeSet;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::identity::{self, Shared};
+use super::known::{Known, Lack, Line};
+use super::rows::{self, Opener, OperationRow};
+use super::session::Session;
+use super::trouble::Trouble;
+use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::view::Unsettled;
+use crate::store::seal::Sealer;
+
+const VIEW: &str = "SELECT * FROM fencepost.view_1($1, $2, $3, $4, $5, $6, $7, $8)";
+
+const LOCK: &str = "SELECT fencepost.lock_1($1, $2)";
+
+const EPOCH: i16 = 0;
+const FENCE: i16 = 1;
+const OPERATION: i16 = 2;
+const NOTE: i16 = 3;
+const UNSETTLED: i16 = 4;
+const KEYLESS: i16 = 5;
+
+/// What is wanted; each once.
+#[derive(Debug, Default)]
+pub(super) struct Wants {
+    fences: Vec<ResourceKey>,
+    /// And whether its stored request is, too.
+    operations: Vec<(OperationKey, bool)>,
+    notes: Vec<OperationKey>,
+    lines: Vec<ResourceKey>,
+    keyless: Vec<Shared>,
+}
+
+impl Wants {
+    pub(super) fn fence(&mut self, resource: &ResourceKey) {
+        add(&mut self.fences, resource);
+    }
+
+    pub(super) fn operation(&mut self, key: &OperationKey) {
+        if !self.operations.iter().any(|(known, _)| known == key) {
+            self.operations.push((key.clone(), false));
+        }
+    }
+
+    pub(super) fn request(&mut self, key: &OperationKey) {
+        self.operation(key);
+        for (known, requested) in &mut self.operations {
+            *requested |= known == key;
+        }
+    }
+
+    pub(super) fn note(&mut self, key: &OperationKey) {
+        add(&mut self.notes, key);
+    }
+
+    pub(super) fn line(&mut self, resource: &ResourceKey) {
+        self.fence(resource);
+        add(&mut self.lines, resource);
+    }
+
+    /// True: it was not wanted before, so a reading helps.
+    pub(super) fn add(&mut self, lack: &Lack) -> bool {
+        let before = self.len();
+        match lack {
+            Lack::Fence(resource) => self.fence(resource),
+            Lack::Operation(key) => self.operation(key),
+            Lack::Note(key) => self.note(key),
+            Lack::Line(resource) => self.line(resource),
+            Lack::Request(key) => {
+                self.request(key);
+                return true;
+            }
+            Lack::Keyless(shared) => add(&mut self.keyless, shared),
+        }
+        self.len() > before
+    }
+
+    fn len(&self) -> usize {
+        let Self {
+            fences,
+            operations,
+            notes,
+            lines,
+            keyless,
+        } = self;
+        fences.len() + operations.len() + notes.len() + lines.len() + keyless.len()
+    }
+
+    /// Locks the fences until the transaction ends, in the order that everybody locks them in.
+    pub(super) async fn lock(&self, session: &Session) -> Result<(), Trouble> {
+        let ordered: BTreeSet<_> = self.fences.iter().map(place).collect();
+        let (tenants, names): (Vec<_>, Vec<_>) = ordered.into_iter().unzip();
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&tenants, Type::TEXT_ARRAY), (&names, Type::BYTEA_ARRAY)];
+        session.rows(LOCK, &parameters).await?;
+        Ok(())
+    }
+
+    /// Reads it all.
+    pub(super) async fn read(&self, session: &Session, sealer: &Sealer) -> Result<Known, Trouble> {
+        let (fence_tenants, fence_names): (Vec<_>, Vec<_>) = self.fences.iter().map(place).unzip();
+        let (line_tenants, line_names): (Vec<_>, Vec<_>) = self.lines.iter().map(place).unzip();
+        let identities: Vec<_> = self.operations.iter().map(|(key, _)| identity::of(key)).collect();
+        let requested: Vec<bool> = self.operations.iter().map(|(_, it)| *it).collect();
+        let notes: Vec<_> = self.notes.iter().map(identity::of).collect();
+        let keyless: Vec<&[u8]> = self.keyless.iter().map(<[u8; 16]>::as_slice).collect();
+        let parameters: [(&(dyn ToSql + Sync), Type); 8] = [
+            (&fence_tenants, Type::TEXT_ARRAY),
+            (&fence_names, Type::BYTEA_ARRAY),
+            (&identities, Type::BYTEA_ARRAY),
+            (&requested, Type::BOOL_ARRAY),
+            (&notes, Type::BYTEA_ARRAY),
+            (&line_tenants, Type::TEXT_ARRAY),
+            (&line_names, Type::BYTEA_ARRAY),
+            (&keyless, Type::BYTEA_ARRAY),
+        ];
+        let rows = session.rows(VIEW, &parameters).await?;
+        Ok(self.known(&rows, Opener::new(sealer))?)
+    }
+
+    /// What the rows say; what is wanted and not among them is not there.
+    fn known(&self, rows: &[Row], opener: Opener<'_>) -> Result<Known, rows::Unreadable> {
+        let mut known = Known::reading(0);
+        for resource in &self.fences {
+            known.put_fence(resource.clone(), None);
+        }
+        for (key, requested) in &self.operations {
+            known.put_operation(key.clone(), None);
+            if *requested {
+                known.put_request(key.clone(), None);
+            }
+        }
+        for key in &self.notes {
+            known.put_note(key.clone(), None);
+        }
+        for shared in &self.keyless {
+            known.put_keyless(*shared, None);
+        }
+        let mut lines: Vec<Line> = vec![Line::new(); self.lines.len()];
+        for row in rows {
+            let kind: i16 = row.try_get("kind")?;
+            let slot: i64 = row.try_get("slot")?;
+            // Slots are counted from one.
+            let slot = usize::try_from(slot).unwrap_or_default().wrapping_sub(1);
+            match kind {
+                EPOCH => known.epoch = row.try_get::<_, i64>("version")?.cast_unsigned(),
+                FENCE => {
+                    let fence = rows::fence(row)?;
+                    let version = row.try_get("version")?;
+                    known.put_fence(fence.resource.clone(), Some((version, fence)));
+                }
+                OPERATION => {
+                    let found = opener.operation(row)?;
+                    let key = found.operation.key.clone();
+                    self.is_the_one(slot, &key)?;
+                    if self.operations.get(slot).is_some_and(|(_, it)| *it) {
+                        known.put_request(key.clone(), opener.request(row, "request", &key)?);
+                    }
+                    known.put_operation(key, Some((found.version, found.operation)));
+                }
+                NOTE => {
+                    let note = rows::note(row)?;
+                    known.put_note(note.key.clone(), Some(note));
+                }
+                UNSETTLED => {
+                    let OperationRow { operation, .. } = opener.operation(row)?;
+                    let entry = operation.place.as_ref().map(|place| place.number);
+                    let entry = entry.zip(Unsettled::of(&operation));
+                    if let Some(line) = lines.get_mut(slot) {
+                        line.extend(entry);
+                    }
+                }
+                KEYLESS => {
+                    let found = opener.operation(row)?;
+                    if let Some(shared) = self.keyless.get(slot) {
+                        known.put_keyless(*shared, Some((found.sequence, found.operation)));
+                    }
+                }
+                other => return Err(rows::Unreadable::kind(other)),
+            }
+        }
+        for (resource, line) in self.lines.iter().zip(lines) {
+            known.put_line(resource, line);
+        }
+        Ok(known)
+    }
+
+    /// Two identities with one digest: what was asked for is not what is there.
+    fn is_the_one(&self, slot: usize, found: &OperationKey) -> Result<(), rows::Unreadable> {
+        match self.operations.get(slot) {
+            Some((asked, _)) if asked == found => Ok(()),
+            Some(_) | None => Err(rows::Unreadable::another(found)),
+        }
+    }
+}
+
+fn add<T: PartialEq + Clone>(to: &mut Vec<T>, one: &T) {
+    if !to.contains(one) {
+        to.push(one.clone());
+    }
+}
+
+fn place(resource: &ResourceKey) -> (&str, &[u8]) {
+    (resource.tenant.as_str(), resource.name.as_str().as_bytes())
+}
