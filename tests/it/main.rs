@@ -25,6 +25,7 @@ mod crash;
 mod faults;
 mod fuzz;
 mod matrix;
+mod serving;
 mod story;
 mod stripe;
 mod support;
