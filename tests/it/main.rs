@@ -15,6 +15,9 @@
     reason = "in a test a panic is the report; tests bound their waiting by the clock themselves; and nobody imports from here"
 )]
 
+#[path = "../servers/mod.rs"]
+mod servers;
+
 mod architecture;
 mod basics;
 mod config;
@@ -22,6 +25,7 @@ mod crash;
 mod faults;
 mod fuzz;
 mod matrix;
+mod serving;
 mod story;
 mod stripe;
 mod support;

@@ -1,0 +1,3 @@
+//! The servers that tests start do what they say, seen with `psql`.
+
+mod postgres;
