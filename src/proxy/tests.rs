@@ -186,7 +186,7 @@ impl Backend for Interrupted {
         self.inner.ready()
     }
 
-    fn living(&self) -> Living {
+    fn living(&self) -> crate::protocol::view::Living {
         self.inner.living()
     }
 

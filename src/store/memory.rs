@@ -166,7 +166,12 @@ impl Backend for MemoryBackend {
     fn apply(&self, command: Command) -> Pending<'_, Reply> {
         Box::pin(async move {
             let mut tables = self.tables();
-            let Ok(view) = load::view(&mut &*tables, &command, tables.epoch, Living::Only(self.instance));
+            let Ok(view) = load::view(
+                &mut &*tables,
+                &command,
+                tables.epoch,
+                Living::Only(self.instance),
+            );
             let decision = decide(&view, &command);
             tables.persist(decision.changes);
             Ok(decision.reply)

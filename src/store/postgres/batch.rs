@@ -97,8 +97,8 @@ impl Item {
             | Command::Park(_)
             | Command::Resolve(_) => Some(known.operation_guard(&key)),
         };
-        let applied = changes.operation.as_deref().is_some_and(is_applied)
-            && !before.is_some_and(is_applied);
+        let applied =
+            changes.operation.as_deref().is_some_and(is_applied) && !before.is_some_and(is_applied);
         Self {
             admits: matches!(command, Command::Admit(_) | Command::Resend(_)),
             resource,
@@ -222,15 +222,28 @@ impl Columns {
         Ok(columns)
     }
 
-    fn put(&mut self, item: &Item, number: i32, sealer: &Sealer, lived: i64) -> Result<(), SealError> {
+    fn put(
+        &mut self,
+        item: &Item,
+        number: i32,
+        sealer: &Sealer,
+        lived: i64,
+    ) -> Result<(), SealError> {
         self.admits.push(item.admits);
-        let resource = item.resource.as_ref().filter(|_| item.fence_version.is_some());
-        self.fence_tenants.push(resource.map(|it| it.tenant.as_str().to_owned()));
-        self.fence_names.push(resource.map(|it| it.name.as_str().as_bytes().to_vec()));
+        let resource = item
+            .resource
+            .as_ref()
+            .filter(|_| item.fence_version.is_some());
+        self.fence_tenants
+            .push(resource.map(|it| it.tenant.as_str().to_owned()));
+        self.fence_names
+            .push(resource.map(|it| it.name.as_str().as_bytes().to_vec()));
         self.fence_versions.push(item.fence_version);
         let fence = item.fence.as_ref();
-        self.fence_marks.push(fence.and_then(|it| it.mark).map(|mark| mark.to_string()));
-        self.fence_cancelled.push(fence.is_some_and(|it| it.cancelled));
+        self.fence_marks
+            .push(fence.and_then(|it| it.mark).map(|mark| mark.to_string()));
+        self.fence_cancelled
+            .push(fence.is_some_and(|it| it.cancelled));
         self.fence_records.push(fence.map(codec::encode_fence));
         self.versions.push(item.version);
         self.note_expected.push(item.note_expected);
@@ -257,14 +270,19 @@ impl Columns {
         self.ids.push(key.id);
         self.incarnations.push(key.incarnation);
         self.states.push(operation.map(|it| it.state.word()));
-        self.unsettled.push(operation.map(|it| it.state.is_unsettled()));
+        self.unsettled
+            .push(operation.map(|it| it.state.is_unsettled()));
         let place = operation.and_then(|it| it.place.as_ref());
-        self.resources.push(place.map(|it| it.resource.as_str().as_bytes().to_vec()));
+        self.resources
+            .push(place.map(|it| it.resource.as_str().as_bytes().to_vec()));
         self.numbers.push(place.map(|it| it.number.0.cast_signed()));
-        self.tokens.push(place.and_then(|it| it.token).map(|token| token.to_string()));
+        self.tokens
+            .push(place.and_then(|it| it.token).map(|token| token.to_string()));
         let owner = operation.and_then(|it| it.attempts.last());
-        self.owners.push(owner.map(|attempt| attempt.id.instance.0.to_be_bytes().to_vec()));
-        self.first_seen.push(operation.map(|it| it.first_seen.wall_ms.cast_signed()));
+        self.owners
+            .push(owner.map(|attempt| attempt.id.instance.0.to_be_bytes().to_vec()));
+        self.first_seen
+            .push(operation.map(|it| it.first_seen.wall_ms.cast_signed()));
         self.records.push(operation.map(codec::encode_operation));
         let answer = operation.map(|it| sealed_answer(sealer, it)).transpose()?;
         self.answers.push(answer.flatten());
@@ -377,4 +395,3 @@ impl Verdict {
         }
     }
 }
-

@@ -10,7 +10,7 @@
 CREATE SCHEMA IF NOT EXISTS fencepost;
 
 CREATE TABLE fencepost.register (
-    only smallint PRIMARY KEY CHECK (only = 1),
+    single smallint PRIMARY KEY CHECK (single = 1),
     id bytea NOT NULL,
     format integer NOT NULL,
     epoch bigint NOT NULL,

@@ -66,9 +66,5 @@ pub(super) fn principal_column(principal: Principal) -> Vec<u8> {
 
 fn digest(context: Context) -> Shared {
     let whole = context.finish();
-    whole
-        .as_ref()
-        .first_chunk()
-        .copied()
-        .unwrap_or([0; LENGTH])
+    whole.as_ref().first_chunk().copied().unwrap_or([0; LENGTH])
 }

@@ -191,7 +191,8 @@ impl Known {
         self.notes.insert(key.clone(), None);
         if operation.origin == IdentityOrigin::Fresh {
             // Another one with the same contents is to see this one, whose place is not known yet.
-            self.keyless.remove(&identity::shared_with_equals(operation));
+            self.keyless
+                .remove(&identity::shared_with_equals(operation));
         }
         let version = self.operation_guard(key).saturating_add(1);
         if self.assumes && !operation.state.is_unsettled() {

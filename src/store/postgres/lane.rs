@@ -195,7 +195,11 @@ impl Lane {
     }
 
     async fn connect(&mut self) -> Result<(), StoreError> {
-        if self.session.as_ref().is_some_and(|session| !session.is_closed()) {
+        if self
+            .session
+            .as_ref()
+            .is_some_and(|session| !session.is_closed())
+        {
             return Ok(());
         }
         self.session = None;
@@ -265,7 +269,13 @@ impl Lane {
             return None;
         }
         let changes = decision.changes;
-        let item = Item::new(&mut self.memory, command, &view, changes.clone(), &decision.reply);
+        let item = Item::new(
+            &mut self.memory,
+            command,
+            &view,
+            changes.clone(),
+            &decision.reply,
+        );
         self.memory.follow(&changes);
         Some((item, decision.reply))
     }
@@ -302,7 +312,10 @@ impl Lane {
                         again.extend(decided.into_iter().map(|(_, (ask, _))| ask));
                     }
                     Trouble::Lost(why) => {
-                        tracing::warn!(error = why, "it is not known whether the register committed");
+                        tracing::warn!(
+                            error = why,
+                            "it is not known whether the register committed"
+                        );
                         self.session = None;
                         for (_, (mut ask, reply)) in decided {
                             ask.doubt.get_or_insert(reply);
@@ -395,7 +408,10 @@ impl Lane {
             }
         }
         if lost {
-            self.put_off(asks, &StoreError::Unavailable("the connection was lost".to_owned()));
+            self.put_off(
+                asks,
+                &StoreError::Unavailable("the connection was lost".to_owned()),
+            );
             return Err(());
         }
         Ok(asks)

@@ -192,7 +192,9 @@ async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
         let wide = |column| -> Result<u128, Unreadable> {
             let bytes: &[u8] = row.try_get(column)?;
             let bytes = bytes.try_into().map_err(|_| {
-                Unreadable(StoreError::Corrupt("register: a number of wrong length".to_owned()))
+                Unreadable(StoreError::Corrupt(
+                    "register: a number of wrong length".to_owned(),
+                ))
             })?;
             Ok(u128::from_be_bytes(bytes))
         };
@@ -224,7 +226,7 @@ async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
 
 async fn make(session: &Session, sealer: &Sealer, now: &Moment) -> Result<About, OpenError> {
     const INSERT: &str = "INSERT INTO fencepost.register
-        (only, id, format, epoch, created_wall_ms, fingerprint_key, lived_ms, read_boot,
+        (single, id, format, epoch, created_wall_ms, fingerprint_key, lived_ms, read_boot,
          read_boottime_ms, read_wall_ms)
         VALUES (1, $1, $2, 0, $3, $4, $5, $6, $7, $3) RETURNING true";
     let id = random_id()?;
@@ -255,9 +257,6 @@ async fn make(session: &Session, sealer: &Sealer, now: &Moment) -> Result<About,
         age,
     })
 }
-
-
-
 
 fn random_id() -> Result<[u8; 16], OpenError> {
     use ring::rand::{SecureRandom, SystemRandom};
@@ -311,7 +310,8 @@ impl From<Unreadable> for OpenError {
 impl PostgresBackend {
     /// Waits for the lane to end.
     pub(super) async fn end(&self) {
-        let mut work = std::mem::take(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut work =
+            std::mem::take(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner));
         while work.join_next().await.is_some() {}
     }
 }

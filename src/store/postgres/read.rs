@@ -38,7 +38,8 @@ const LOOKS: usize = 6;
 const COUNTED: i64 = 100_000;
 
 /// The columns of an operation, as `view_1` gives them.
-const OPERATION: &str = "o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id, o.incarnation,
+const OPERATION: &str =
+    "o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id, o.incarnation,
     o.record, o.answer, NULL::bytea AS request";
 
 pub(super) struct Reader {
@@ -83,7 +84,10 @@ impl Reader {
     /// Nobody uses a connection again that was lost.
     async fn leave(&self, lost: &Arc<Session>) {
         let mut held = self.session.lock().await;
-        if held.as_ref().is_some_and(|session| Arc::ptr_eq(session, lost)) {
+        if held
+            .as_ref()
+            .is_some_and(|session| Arc::ptr_eq(session, lost))
+        {
             *held = None;
         }
     }
@@ -146,7 +150,9 @@ impl Reader {
             }
             key = placed;
         }
-        Err(StoreError::Unavailable("its resource changes all the time".to_owned()))
+        Err(StoreError::Unavailable(
+            "its resource changes all the time".to_owned(),
+        ))
     }
 
     pub(super) async fn operation(

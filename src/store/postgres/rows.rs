@@ -142,7 +142,10 @@ impl Unreadable {
 
     /// Another identity has the digest of the one that was asked for.
     pub(super) fn another(found: &OperationKey) -> Self {
-        corrupt(&format!("operation {:?} stands where another was sought", found.id))
+        corrupt(&format!(
+            "operation {:?} stands where another was sought",
+            found.id
+        ))
     }
 }
 

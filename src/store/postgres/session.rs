@@ -50,9 +50,9 @@ impl Connector {
 
     pub(super) async fn connect(&self) -> Result<Session, Trouble> {
         let connecting = self.config.connect(NoTls);
-        let (client, connection) = timeout(CONNECT, connecting)
-            .await
-            .map_err(|_elapsed| Trouble::Lost("no connection to the database in time".to_owned()))??;
+        let (client, connection) = timeout(CONNECT, connecting).await.map_err(|_elapsed| {
+            Trouble::Lost("no connection to the database in time".to_owned())
+        })??;
         let mut work = JoinSet::new();
         work.spawn(async move {
             if let Err(error) = connection.await {
@@ -74,13 +74,17 @@ impl Session {
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, Trouble> {
         let rows = self.client.query_typed(statement, parameters);
-        Ok(timeout(PATIENCE, rows).await.map_err(|_elapsed| Trouble::late())??)
+        Ok(timeout(PATIENCE, rows)
+            .await
+            .map_err(|_elapsed| Trouble::late())??)
     }
 
     /// Runs statements that answer nothing.
     pub(super) async fn script(&self, statements: &str) -> Result<(), Trouble> {
         let done = self.client.batch_execute(statements);
-        Ok(timeout(PATIENCE, done).await.map_err(|_elapsed| Trouble::late())??)
+        Ok(timeout(PATIENCE, done)
+            .await
+            .map_err(|_elapsed| Trouble::late())??)
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -111,7 +111,11 @@ impl Wants {
     pub(super) async fn read(&self, session: &Session, sealer: &Sealer) -> Result<Known, Trouble> {
         let (fence_tenants, fence_names): (Vec<_>, Vec<_>) = self.fences.iter().map(place).unzip();
         let (line_tenants, line_names): (Vec<_>, Vec<_>) = self.lines.iter().map(place).unzip();
-        let identities: Vec<_> = self.operations.iter().map(|(key, _)| identity::of(key)).collect();
+        let identities: Vec<_> = self
+            .operations
+            .iter()
+            .map(|(key, _)| identity::of(key))
+            .collect();
         let requested: Vec<bool> = self.operations.iter().map(|(_, it)| *it).collect();
         let notes: Vec<_> = self.notes.iter().map(identity::of).collect();
         let keyless: Vec<&[u8]> = self.keyless.iter().map(<[u8; 16]>::as_slice).collect();

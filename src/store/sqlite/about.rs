@@ -8,10 +8,10 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::store::age::{Age, Lived};
 use super::purge::Cursor;
 use super::witness::{Claim, Place, Sighting};
 use crate::protocol::time::{BootId, BootInstant, Moment};
+use crate::store::age::{Age, Lived};
 
 /// The row.
 #[derive(Clone, Debug)]

@@ -12,7 +12,6 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::about::{self, About};
-use crate::store::age::Age;
 use super::checkpoint::Checkpoints;
 use super::ground::{self, Ground, at};
 use super::keys::{self, AdoptError};
@@ -23,6 +22,7 @@ use super::opening::Restored;
 use super::schema::{self, FORMAT, Found};
 use super::witness::{self, Claim, Doubt, Place, Sighting, Witness};
 use crate::protocol::time::{Millis, Moment};
+use crate::store::age::Age;
 use crate::store::seal::{MasterKey, SealError, Sealer};
 
 /// What is wanted of it.

@@ -11,10 +11,10 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::about::{self, About};
-use crate::store::age::Lived;
 use super::ground::Ground;
 use super::open_error::OpenError;
 use crate::protocol::time::{Millis, Moment};
+use crate::store::age::Lived;
 use crate::store::seal::{self, MasterKey, SealError, Sealer};
 
 /// The keys, the first of which seals. `fresh`: there is no register yet, so a missing key file is

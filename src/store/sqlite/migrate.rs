@@ -9,7 +9,6 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::about::{self, About};
-use crate::store::age::{Age, Lived};
 use super::load::{self, Fault, PrincipalColumn};
 use super::locator;
 use super::purge::Cursor;
@@ -18,6 +17,7 @@ use super::soundness;
 use super::witness::{Claim, Place, Sighting};
 use crate::protocol::ids::OperationKey;
 use crate::protocol::time::Moment;
+use crate::store::age::{Age, Lived};
 use crate::store::{StoreError, codec};
 
 /// A register of format 1, as far as it must be known before it is changed.

@@ -9,7 +9,6 @@
 
 use rusqlite::{Connection, params};
 
-use crate::store::age::Lived;
 use super::load::{PrincipalColumn, sequence_of};
 use super::locator;
 use crate::protocol::command::{Changes, Event, RequestChange};
@@ -18,6 +17,7 @@ use crate::protocol::ids::OperationKey;
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::view::TwinNote;
+use crate::store::age::Lived;
 use crate::store::load::is_applied;
 use crate::store::seal::{Content, SealError, Sealer};
 use crate::store::{STATE_WORDS, codec};

@@ -10,10 +10,10 @@
 
 use rusqlite::{Connection, params};
 
-use crate::store::age::Lived;
 use super::locator;
 use super::persist::Tally;
 use crate::protocol::time::Millis;
+use crate::store::age::Lived;
 
 /// Answers that one step takes at most.
 const ANSWERS: usize = 128;

@@ -12,17 +12,17 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
-use crate::store::age::Lived;
 use super::load::{Fault, Tables};
 use super::persist::{self, Before, Tally, Unwritten, Writing};
-use crate::store::recent::Recent;
 use crate::protocol::command::{Admit, Changes};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{AdmissionNumber, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::view::{TwinNote, Unsettled};
+use crate::store::age::Lived;
 use crate::store::load::Rows;
+use crate::store::recent::Recent;
 use crate::store::seal::Sealer;
 
 /// Resources, up to twice as many; about half a kilobyte each. In tests so few that they go and come

@@ -23,7 +23,6 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::about::{self, About};
-use crate::store::age::{Age, Lived};
 use super::checkpoint::Checkpoints;
 use super::ground::Ground;
 use super::load::Fault;
@@ -36,6 +35,7 @@ use super::witness::Sighting;
 use crate::protocol::command::{Admission, Command, Reply, ResendReply, Ruling};
 use crate::protocol::decide::decide;
 use crate::protocol::view::{Living, Record};
+use crate::store::age::{Age, Lived};
 use crate::store::seal::Sealer;
 use crate::store::{StoreError, Wanted, load};
 use crate::{clock, failpoint};

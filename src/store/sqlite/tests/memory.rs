@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 use rusqlite::params;
 
-use crate::store::age::Lived;
 use super::super::purge::{self, Cursor};
 use super::super::schema;
 use super::*;
 use crate::clock::Manual;
 use crate::protocol::operation::State;
 use crate::protocol::rejection::Rejection;
+use crate::store::age::Lived;
 
 const HOUR: u64 = 3_600_000;
 
