@@ -33,7 +33,10 @@
     unused_imports,
     unreachable_pub,
     clippy::disallowed_methods,
-    reason = "whoever includes this uses a part of it; tests bound their waiting by the clock themselves"
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "whoever includes this uses a part of it; in a test a panic is the report; tests bound their waiting by the clock themselves"
 )]
 
 pub mod ports;
