@@ -3,9 +3,10 @@
 //! What always holds: no other test is given the same name; the database goes with its value, also
 //! when somebody is still connected. A server that has gone before is no fault.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::account::{command, postgres_program};
@@ -91,25 +92,38 @@ impl Access {
     }
 }
 
-fn url(address: SocketAddr, user: &str, password: &str, database: &str) -> String {
+pub(super) fn url(address: SocketAddr, user: &str, password: &str, database: &str) -> String {
     format!("postgres://{user}:{password}@{address}/{database}")
 }
 
 /// Asks whoever listens there. The statements are one transaction, unless they say otherwise. `Err`: what
 /// psql says.
 pub fn psql(url: &str, sql: &str) -> Result<String, String> {
-    let output = command(postgres_program("psql"))
-        .args([
-            "--no-psqlrc",
-            "--no-password",
-            "--quiet",
-            "--tuples-only",
-            "--no-align",
-        ])
-        .args(["--set=ON_ERROR_STOP=1", "--command", sql, url])
-        .stdin(Stdio::null())
-        .output()
+    let mut psql = command(postgres_program("psql"));
+    psql.args(["--no-psqlrc", "--no-password", "--quiet"])
+        .args(["--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"])
+        .args(["--command", sql, url]);
+    converse(&mut psql, "")
+}
+
+/// Runs a script of pgbench's, which speaks the extended protocol if asked. `Ok`: its report.
+pub fn pgbench(url: &str, arguments: &[&str], script: &str) -> Result<String, String> {
+    let mut pgbench = command(postgres_program("pgbench"));
+    pgbench.args(arguments).args(["--file=-", url]);
+    converse(&mut pgbench, script)
+}
+
+/// What the program says to that; `Err` if it fails.
+fn converse(program: &mut Command, text: &str) -> Result<String, String> {
+    let mut child = program
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
+    // One that fails at once does not listen.
+    let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
+    let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end().to_owned();
     if output.status.success() {
         Ok(text(output.stdout))

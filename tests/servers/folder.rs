@@ -17,7 +17,7 @@ use super::account::account;
 const REMOVER: &str = r#"
 cat
 for look in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-  [ -d "$1/disk" ] && umount "$1/disk" 2>/dev/null
+  [ -d "$1/disk" ] && { umount -l "$1/disk" || sudo -n umount -l "$1/disk"; } 2>/dev/null
   rm -rf "$1" 2>/dev/null && exit
   sleep 0.3
 done

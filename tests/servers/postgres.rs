@@ -18,7 +18,7 @@ use super::database::{Access, Database};
 use super::folder::Folder;
 use super::settings::Settings;
 use super::waiting::until;
-use super::{disk, ports, tls};
+use super::{disk, ports, restore, tls};
 
 /// A server. It runs, unless it was stopped or killed.
 #[derive(Debug)]
@@ -70,6 +70,9 @@ impl Postgres {
         if settings.with_tls {
             tls::write(&folder);
         }
+        if settings.archiving {
+            restore::prepare(&folder);
+        }
         let mut server = Self {
             daemon: None,
             access: Access {
@@ -106,19 +109,17 @@ impl Postgres {
     /// Sets a parameter now, for every session, and for later starts too; not one that needs a restart.
     pub fn set(&self, name: &str, value: &str) {
         self.query(&format!("ALTER SYSTEM SET {name} = '{value}'"));
-        self.query("SELECT pg_reload_conf()");
-        // A value is shown in the server's own units: whether it was read again is what can be seen.
-        until("the server has read its settings again", || {
-            let sql = "SELECT count(*) FROM pg_settings WHERE pending_restart";
-            self.query(sql) == "0" && self.has_read(name, value)
-        });
+        self.reload();
     }
 
-    fn has_read(&self, name: &str, value: &str) -> bool {
-        let sql = format!(
-            "SELECT count(*) FROM pg_file_settings WHERE name = '{name}' AND setting = '{value}' AND applied"
-        );
-        self.query(&sql) != "0"
+    /// Makes it read its settings again, and returns when every new session has them.
+    pub(super) fn reload(&self) {
+        let last_read = || self.query("SELECT pg_conf_load_time()");
+        let before = last_read();
+        self.query("SELECT pg_reload_conf()");
+        until("the server has read its settings again", || {
+            last_read() != before
+        });
     }
 
     /// Stops it in order (SIGINT, `fast`): sessions are ended, what they had not committed is undone.
@@ -161,6 +162,15 @@ impl Postgres {
 
     pub fn thaw(&mut self) {
         self.running().thaw();
+    }
+
+    /// All that would be left of it: its folder, and its processes below `/proc`.
+    pub fn traces(&self) -> Vec<PathBuf> {
+        let processes = self.running().everyone().into_iter();
+        processes
+            .map(|id| PathBuf::from(format!("/proc/{id}")))
+            .chain([self.folder.path().to_owned()])
+            .collect()
     }
 
     /// Everything that it has logged.
@@ -224,6 +234,11 @@ impl Postgres {
         };
         if self.settings.with_tls {
             for (name, value) in tls::lines(&self.folder) {
+                line(name, &value);
+            }
+        }
+        if self.settings.archiving {
+            for (name, value) in restore::lines(&self.folder) {
                 line(name, &value);
             }
         }

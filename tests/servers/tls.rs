@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 
 use super::folder::Folder;
 
@@ -14,6 +14,10 @@ pub(super) fn write(folder: &Folder) {
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    // Named otherwise than its authority, or it looks as if it had signed itself.
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "localhost");
     let address = SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
     params.subject_alt_names.push(address);
     let certificate = params.signed_by(&key, &issuer).unwrap();

@@ -63,3 +63,29 @@ fn it_obeys_its_settings() {
     server.set("statement_timeout", "1h");
     assert_eq!(server.query("SHOW statement_timeout"), "1h");
 }
+
+#[test]
+fn a_frozen_server_takes_connections_and_says_nothing() {
+    let mut server = Postgres::start();
+    let database = server.database();
+    let url = format!("{}?connect_timeout=2", database.url());
+    server.freeze();
+    let told = psql(&url, "SELECT 1").unwrap_err();
+    assert!(told.contains("timeout expired"), "{told}");
+    server.thaw();
+    assert_eq!(psql(&url, "SELECT 1").unwrap(), "1");
+}
+
+#[test]
+fn two_servers_share_an_identity_unless_told_otherwise() {
+    let identity = |settings: Settings| {
+        let server = Postgres::start_with(&settings);
+        server.query("SELECT system_identifier FROM pg_control_system()")
+    };
+    let ordinary = shared().query("SELECT system_identifier FROM pg_control_system()");
+    assert_eq!(identity(Settings::default()), ordinary);
+    assert_ne!(
+        identity(Settings::default().of_its_own_identity()),
+        ordinary
+    );
+}
