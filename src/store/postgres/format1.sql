@@ -67,7 +67,7 @@ CREATE TABLE fencepost.operations (
     sequence bigint GENERATED ALWAYS AS IDENTITY,
     version bigint NOT NULL,
     tenant text COLLATE "C" NOT NULL,
-    upstream text COLLATE "C" NOT NULL,
+    upstream bytea NOT NULL,
     principal bytea NOT NULL,
     id bytea NOT NULL,
     incarnation bigint NOT NULL,
@@ -99,7 +99,7 @@ CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, sequence)
 CREATE TABLE fencepost.twins (
     identity bytea PRIMARY KEY,
     tenant text COLLATE "C" NOT NULL,
-    upstream text COLLATE "C" NOT NULL,
+    upstream bytea NOT NULL,
     principal bytea NOT NULL,
     id bytea NOT NULL,
     incarnation bigint NOT NULL,
@@ -128,12 +128,12 @@ CREATE FUNCTION fencepost.view_1(
     notes bytea[],
     resource_tenants text[], resource_names bytea[],
     keyless_of bytea[])
-RETURNS TABLE (kind smallint, slot bigint, version bigint, sequence bigint, tenant text, upstream text,
+RETURNS TABLE (kind smallint, slot bigint, version bigint, sequence bigint, tenant text, upstream bytea,
     principal bytea, id bytea, incarnation bigint, record bytea, answer bytea, request bytea)
 LANGUAGE plpgsql STABLE AS $body$
 BEGIN
     RETURN QUERY
-    SELECT 0::smallint, 0::bigint, r.epoch, 0::bigint, NULL::text, NULL::text, NULL::bytea, NULL::bytea,
+    SELECT 0::smallint, 0::bigint, r.epoch, 0::bigint, NULL::text, NULL::bytea, NULL::bytea, NULL::bytea,
            NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea
     FROM fencepost.register r
     UNION ALL
@@ -188,12 +188,12 @@ CREATE FUNCTION fencepost.write_1(
     own bytea, epoch_seen bigint, admits boolean[],
     fence_tenants text[], fence_names bytea[], fence_versions bigint[], fence_marks text[],
     fence_cancelled boolean[], fence_records bytea[],
-    identities bytea[], versions bigint[], tenants text[], upstreams text[], principals bytea[],
+    identities bytea[], versions bigint[], tenants text[], upstreams bytea[], principals bytea[],
     ids bytea[], incarnations bigint[], states text[], unsettled_now boolean[], resources bytea[],
     numbers bigint[], tokens text[], keyless_ids bytea[], owners bytea[], first_seen bigint[],
     records bytea[], answers bytea[], requests bytea[], request_changes smallint[], settled bigint[],
     applied_now boolean[], note_expected boolean[], keyless_seen bigint[],
-    note_of integer[], note_identities bytea[], note_tenants text[], note_upstreams text[],
+    note_of integer[], note_identities bytea[], note_tenants text[], note_upstreams bytea[],
     note_principals bytea[], note_ids bytea[], note_incarnations bigint[], note_records bytea[],
     note_firsts bytea[],
     event_of integer[], event_operations bytea[], event_records bytea[])

@@ -204,7 +204,7 @@ impl Reader {
             "SELECT {OPERATION} FROM fencepost.operations o
              WHERE ($1::text IS NULL OR o.state = $1)
                AND ($2::bytea IS NULL OR (o.resource = $2 AND o.tenant = $3))
-               AND ($4::text IS NULL OR o.upstream = $4)
+               AND ($4::bytea IS NULL OR o.upstream = $4)
                AND ($5::bytea IS NULL OR o.id = $5)
                AND ($6::bigint IS NULL OR o.sequence < $6)
              ORDER BY o.sequence DESC LIMIT $7"
@@ -219,7 +219,7 @@ impl Reader {
         } = query;
         let name = resource.as_ref().map(|it| it.name.as_str().as_bytes());
         let tenant = resource.as_ref().map(|it| it.tenant.as_str());
-        let upstream = upstream.as_ref().map(|it| it.as_str());
+        let upstream = upstream.as_ref().map(|it| it.as_str().as_bytes());
         let id = id.as_deref().map(str::as_bytes);
         let before = before.map(|it| i64::try_from(it).unwrap_or(i64::MAX));
         // One more than asked for tells whether there is a next page.
@@ -228,7 +228,7 @@ impl Reader {
             (state, Type::TEXT),
             (&name, Type::BYTEA),
             (&tenant, Type::TEXT),
-            (&upstream, Type::TEXT),
+            (&upstream, Type::BYTEA),
             (&id, Type::BYTEA),
             (&before, Type::INT8),
             (&most, Type::INT8),

@@ -120,7 +120,7 @@ fn key(row: &Row) -> Result<OperationKey, Unreadable> {
     };
     Ok(OperationKey {
         tenant: Tenant::new(row.try_get::<_, &str>("tenant")?),
-        upstream: UpstreamId::new(row.try_get::<_, &str>("upstream")?),
+        upstream: UpstreamId::new(text(row.try_get("upstream")?)?),
         principal,
         id: OperationId::new(text(row.try_get("id")?)?),
         incarnation: Incarnation(row.try_get::<_, i64>("incarnation")?.cast_unsigned()),
@@ -178,7 +178,7 @@ pub(super) fn sealed_answer(
 /// The columns that name an operation.
 pub(super) struct KeyColumns {
     pub(super) tenant: String,
-    pub(super) upstream: String,
+    pub(super) upstream: Vec<u8>,
     pub(super) principal: Vec<u8>,
     pub(super) id: Vec<u8>,
     pub(super) incarnation: i64,
@@ -188,7 +188,7 @@ impl KeyColumns {
     pub(super) fn of(key: &OperationKey) -> Self {
         Self {
             tenant: key.tenant.as_str().to_owned(),
-            upstream: key.upstream.as_str().to_owned(),
+            upstream: key.upstream.as_str().as_bytes().to_vec(),
             principal: principal_column(key.principal),
             id: key.id.as_str().as_bytes().to_vec(),
             incarnation: key.incarnation.0.cast_signed(),
