@@ -37,6 +37,8 @@ mod rows;
 pub(in crate::store) mod servers;
 mod session;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod wants;
 
@@ -63,7 +65,7 @@ use read::Reader;
 use shared::Shared;
 
 /// How long whoever asked waits for what nobody knows.
-const UNKNOWN: Duration = Duration::from_secs(12);
+const UNKNOWN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 12 });
 
 /// The shared register.
 pub struct PostgresBackend {

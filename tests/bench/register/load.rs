@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fencepost::protocol::command::{Admit, Presented, TokenField};
 use fencepost::protocol::ids::{
-    AttemptId, FencingToken, Fingerprint, Incarnation, OperationId, OperationKey, Principal,
-    ResourceKey, ResourceName, Tenant, TokenSource, UpstreamId,
+    AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationId, OperationKey,
+    Principal, ResourceKey, ResourceName, Tenant, TokenSource, UpstreamId,
 };
 use fencepost::protocol::meaning::{Grain, Meaning, Members};
 use fencepost::protocol::operation::IdentityOrigin;
@@ -28,7 +28,7 @@ use fencepost::store::permit::Permit;
 use tokio::task::JoinSet;
 
 use crate::figures::Figures;
-use crate::register::{Bench, INSTANCE, Processor, written_bytes};
+use crate::register::{Bench, Processor, written_bytes};
 
 /// How the operations differ from each other.
 #[derive(Clone, Copy)]
@@ -100,6 +100,7 @@ pub async fn admit_one(bench: &Bench, shape: Shape) {
 pub struct Caller {
     register: fencepost::store::Register,
     clock: fencepost::clock::Clock,
+    instance: InstanceId,
     shape: Shape,
     policy: Arc<Policy>,
     dice: Dice,
@@ -110,6 +111,7 @@ impl Caller {
         Self {
             register: bench.register.clone(),
             clock: bench.clock.clone(),
+            instance: bench.instance,
             shape,
             policy: Arc::new(policy()),
             dice: Dice(seed()),
@@ -139,7 +141,8 @@ impl Caller {
             Ids::Random => operation_id(self.dice.throw(), self.dice.throw()),
             Ids::Ordered => operation_id(seed(), self.dice.throw()),
         };
-        let admit = admit(&id, resource, &self.policy, self.clock.now());
+        let attempt = attempt(self.instance);
+        let admit = admit(&id, resource, &self.policy, attempt, self.clock.now());
         let (_interest, wanted) = store::interest();
         let admitted = self.register.admit_while(wanted, admit).await.unwrap();
         let ruling = admitted.admission.ruling;
@@ -175,8 +178,13 @@ pub fn resource_name(number: u64) -> String {
     format!("statement:account-{number:07}:2026-09")
 }
 
-fn admit(id: &str, resource: u64, policy: &Arc<Policy>, at: Moment) -> Admit {
+fn attempt(instance: InstanceId) -> AttemptId {
     static ATTEMPT: AtomicU64 = AtomicU64::new(1);
+    let number = ATTEMPT.fetch_add(1, Ordering::Relaxed);
+    AttemptId { instance, number }
+}
+
+fn admit(id: &str, resource: u64, policy: &Arc<Policy>, attempt: AttemptId, at: Moment) -> Admit {
     let tenant = Tenant::new("payments");
     let mut digest = [7; 32];
     digest
@@ -214,10 +222,7 @@ fn admit(id: &str, resource: u64, policy: &Arc<Policy>, at: Moment) -> Admit {
         policy: Arc::clone(policy),
         request: Arc::new(request(id)),
         conditional: false,
-        attempt: AttemptId {
-            instance: INSTANCE,
-            number: ATTEMPT.fetch_add(1, Ordering::Relaxed),
-        },
+        attempt,
         at,
         reserved: true,
     }

@@ -1,4 +1,4 @@
-//! Measures the embedded register alone, through its own door and without HTTP: what its one writer
+//! Measures a register alone, through its own door and without HTTP: what its one writer
 //! costs for each operation, and what stored, unsettled and forgotten operations do to that.
 //!
 //! What always holds: an *operation* is two commands, each committed with fsync before it is answered:
@@ -15,6 +15,7 @@
 //! bench purge  --dir /tmp/old
 //! bench unsettled --dir /tmp/crashed --operations 100000
 //! bench restart --dir /tmp/crashed
+//! bench shared --url postgres://… --sidecars 3
 //! ```
 
 #![allow(
@@ -34,6 +35,7 @@ mod figures;
 mod fill;
 mod load;
 mod register;
+mod shared;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -99,6 +101,24 @@ enum What {
     Purge {
         #[arg(long)]
         dir: PathBuf,
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        #[command(flatten)]
+        pressure: Pressure,
+        #[command(flatten)]
+        shape: ShapeArguments,
+    },
+    /// Measures a register in PostgreSQL in turn with `pgbench` doing two transactions of the same kind.
+    Shared {
+        /// Of a database for nothing else.
+        #[arg(long)]
+        url: String,
+        /// How many sidecars share the callers between them, in turn with one that has all.
+        #[arg(long, default_value_t = 1)]
+        sidecars: usize,
+        /// Also takes turns with `pgbench`.
+        #[arg(long)]
+        pgbench: bool,
         #[arg(long, default_value_t = 3)]
         rounds: usize,
         #[command(flatten)]
@@ -186,6 +206,16 @@ async fn main() {
             pressure,
             shape,
         } => purge(&dir, rounds, pressure, shape.shape()).await,
+        What::Shared {
+            url,
+            sidecars,
+            pgbench,
+            rounds,
+            pressure,
+            shape,
+        } => {
+            shared::turns(&url, sidecars, pgbench, rounds, pressure, shape.shape()).await;
+        }
         What::Restart { dir, shape } => restart(&dir, shape.shape()).await,
     }
 }

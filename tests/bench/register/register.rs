@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fencepost::clock::Clock;
 use fencepost::protocol::ids::InstanceId;
 use fencepost::protocol::time::Millis;
+use fencepost::store::seal::MasterKey;
 use fencepost::store::sqlite::{
     Opened, Options, Owner, Remember, Restored, SqliteBackend, USUAL_RESERVE, open,
 };
-use fencepost::store::{Backend, Register};
+use fencepost::store::{Register, postgres};
 use tokio::task::JoinHandle;
 
 pub const INSTANCE: InstanceId = InstanceId(0x00be_9c4e);
@@ -25,7 +26,9 @@ pub struct Bench {
     pub register: Register,
     pub clock: Clock,
     pub commits: Arc<Commits>,
-    backend: Arc<SqliteBackend>,
+    pub instance: InstanceId,
+    /// Of the embedded register.
+    backend: Option<Arc<SqliteBackend>>,
 }
 
 /// What the writer says of its transactions.
@@ -34,6 +37,14 @@ pub struct Commits {
     pub transactions: AtomicU64,
     pub commands: AtomicU64,
     pub took_us: AtomicU64,
+}
+
+impl Commits {
+    fn count(&self, took_us: u64, commands: usize) {
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+        self.commands.fetch_add(commands as u64, Ordering::Relaxed);
+        self.took_us.fetch_add(took_us, Ordering::Relaxed);
+    }
 }
 
 impl Bench {
@@ -58,24 +69,49 @@ impl Bench {
         let owner = Owner {
             instance: INSTANCE,
             clock: clock.clone(),
-            committed: Arc::new(move |took_us, commands| {
-                told.transactions.fetch_add(1, Ordering::Relaxed);
-                told.commands.fetch_add(commands as u64, Ordering::Relaxed);
-                told.took_us.fetch_add(took_us, Ordering::Relaxed);
-            }),
+            committed: Arc::new(move |took_us, commands| told.count(took_us, commands)),
         };
         let Opened { backend, .. } = open(options, owner).await.unwrap();
         Self {
             register: Register::new(backend.clone(), INSTANCE),
             clock,
             commits,
-            backend,
+            instance: INSTANCE,
+            backend: Some(backend),
+        }
+    }
+
+    /// One more sidecar of a register in PostgreSQL.
+    pub async fn join(url: &str) -> Self {
+        let commits = Arc::new(Commits::default());
+        let told = Arc::clone(&commits);
+        let clock = Clock::system().unwrap();
+        let instance = InstanceId(u128::from(crate::load::seed()));
+        let options = postgres::Options {
+            url: url.to_owned(),
+            keys: vec![MasterKey::new([7; 32])],
+            migrate: true,
+            name: "bench".to_owned(),
+            tenant: "payments".to_owned(),
+        };
+        let owner = postgres::Owner {
+            instance,
+            clock: clock.clone(),
+            committed: Box::new(move |took_us, commands| told.count(took_us, commands)),
+        };
+        let opened = postgres::open(options, owner).await.unwrap();
+        Self {
+            register: Register::new(opened.backend, instance),
+            clock,
+            commits,
+            instance,
+            backend: None,
         }
     }
 
     /// Looks after the register meanwhile, as the product does.
     pub fn keep(&self) -> JoinHandle<()> {
-        let backend = Arc::clone(&self.backend);
+        let backend = self.backend.clone().expect("an embedded register");
         tokio::spawn(async move {
             backend
                 .keep(|purged| {
@@ -88,7 +124,7 @@ impl Bench {
     }
 
     pub async fn close(self) {
-        self.backend.close().await.unwrap();
+        self.register.read().close().await.unwrap();
     }
 }
 
