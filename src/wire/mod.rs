@@ -26,6 +26,7 @@ pub mod keys;
 pub mod meaning;
 mod members;
 pub mod overheard;
+mod principal;
 pub mod problem;
 pub mod recorded;
 pub mod reply;
