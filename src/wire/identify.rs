@@ -18,6 +18,7 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::caller::Caller;
 use super::canonical::NotCanonical;
 use super::fingerprint::FingerprintKey;
 use super::hygiene::{self, stored_request};
@@ -63,6 +64,8 @@ pub struct Effect<'a> {
     pub head: &'a Parts,
     /// Its content.
     pub body: Bytes,
+    /// Who sent it.
+    pub caller: &'a Caller,
     /// The attempt that it would start first: names the operation where nothing else does.
     pub first_attempt: AttemptId,
 }
@@ -240,7 +243,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         .as_ref()
         .map(|fence| presented(scope.tenant, fence, token, &facts))
         .transpose()?;
-    let principal = principal(scope.upstream, &head.headers)?;
+    let principal = principal(scope.upstream, &head.headers, effect.caller)?;
     let meaning = meaning::meaning(scope.fingerprints, &protect.means, head, &facts)?;
     let request = stored_request(head, effect.body, &withheld(scope.upstream, protect));
     Ok(Identified {

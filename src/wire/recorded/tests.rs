@@ -71,6 +71,7 @@ fn recorded(method: &str, path: &str, fields: &[(&str, &str)]) -> (Operation, St
         params: &params,
         head: &head,
         body: Bytes::from_static(b"{}"),
+        caller: &Caller::default(),
         first_attempt: NOBODY,
     };
     let identified = identify(scope, effect).unwrap();
