@@ -126,6 +126,7 @@ where
     S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
     S::Future: Send,
 {
+    let peer = stream.peer_addr().ok();
     let opened = tokio::select! {
         opened = tls.open(stream) => opened,
         () = closing.cancelled() => return,
@@ -139,7 +140,9 @@ where
             speak(stream, Caller::default(), told, closing).await;
         }
         Err(error) => {
-            tracing::info!(error = %chain(&error), "a caller's connection was not opened");
+            // His certificate is to be mended, and the address is how to find him.
+            let peer = peer.map(tracing::field::display);
+            tracing::info!(peer, error = %chain(&error), "a caller's connection was not opened");
         }
     }
 }
