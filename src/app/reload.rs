@@ -13,12 +13,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
+use super::listeners::{Listeners, place};
 use super::watch::{Look, Watched};
-use super::{AppError, bind, gateways};
+use super::{AppError, gateways};
 use crate::admin::access::Operators;
 use crate::admin::comparison::{ComparisonView, compared};
 use crate::admin::in_force::{InForce, Reload};
@@ -27,7 +27,7 @@ use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateways;
 use crate::dispatch::live::Live;
 use crate::dispatch::turnstile::{Names, Turnstile};
-use crate::proxy::doors::{Doors, Place};
+use crate::proxy::doors::Doors;
 use crate::proxy::front::{Front, Shared};
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
@@ -172,13 +172,12 @@ impl Outcome {
 
 impl Inner {
     /// Opens the doors of the config in force, for the first time.
-    pub(super) fn open(&self, sockets: Vec<(Place, TcpListener)>) {
+    pub(super) fn open(&self, mut listeners: Listeners) {
         let (gateways, shared) = (self.gateways.now(), self.shared.now());
-        for (place, socket) in sockets {
-            if let Some(gateway) = gateways.by_id(&place.upstream) {
-                tracing::info!(upstream = %place.upstream, listen = %place.address, "listening");
+        for upstream in &shared.config().upstreams {
+            if let Some(gateway) = gateways.by_id(&upstream.id) {
                 let front = Front::new(Arc::clone(&shared), Arc::clone(gateway));
-                self.doors.add(place, socket, front);
+                listeners.put(&self.doors, place(upstream), front);
             }
         }
     }
@@ -258,10 +257,10 @@ impl Inner {
         let known = self.gateways.now();
         let (clock, shared) = (&self.dispatcher.clock, self.shared.now());
         let gateways = gateways::open(after, Some(&known), clock, shared.bodies()).map_err(told)?;
-        let sockets = self.bind_new(after).await.map_err(told)?;
+        let listeners = Listeners::of(after, &self.doors).await.map_err(told)?;
         if is_same_for_all(&before, after) {
             let names = self.shared.now().names().clone();
-            self.put_in_force(&before, after, gateways, sockets, names);
+            self.put_in_force(&before, after, gateways, listeners, names);
             return Ok(());
         }
         // Once without keeping anybody waiting, and once more when nobody is on his way.
@@ -273,20 +272,8 @@ impl Inner {
         };
         self.refuse_changes(&before, after).await?;
         let names = closed.change();
-        self.put_in_force(&before, after, gateways, sockets, names);
+        self.put_in_force(&before, after, gateways, listeners, names);
         Ok(())
-    }
-
-    async fn bind_new(&self, after: &Config) -> Result<Vec<(Place, TcpListener)>, AppError> {
-        let mut sockets = Vec::new();
-        for upstream in &after.upstreams {
-            let place = place(upstream);
-            if !self.doors.is_open(&place) {
-                let what = format!("upstream `{}`", upstream.name);
-                sockets.push((place, bind(what, upstream.listen).await?));
-            }
-        }
-        Ok(sockets)
     }
 
     async fn refuse_changes(&self, before: &Config, after: &Config) -> Result<(), Vec<String>> {
@@ -312,7 +299,7 @@ impl Inner {
         before: &Config,
         after: &Arc<Config>,
         gateways: Gateways,
-        mut sockets: Vec<(Place, TcpListener)>,
+        mut listeners: Listeners,
         names: Names,
     ) {
         let gateways = Arc::new(gateways);
@@ -327,15 +314,7 @@ impl Inner {
             };
             places.push(place(upstream));
             let front = Front::new(Arc::clone(&shared), Arc::clone(gateway));
-            let Some((place, front)) = self.doors.put(place(upstream), front) else {
-                continue;
-            };
-            let bound = sockets.iter().position(|(bound, _)| *bound == place);
-            if let Some(bound) = bound {
-                let (_, socket) = sockets.swap_remove(bound);
-                tracing::info!(upstream = %place.upstream, listen = %place.address, "listening");
-                self.doors.add(place, socket, front);
-            }
+            listeners.put(&self.doors, place(upstream), front);
         }
         for closed in self.doors.keep(&places) {
             tracing::info!(upstream = %closed.upstream, listen = %closed.address, "no longer listening");
@@ -349,13 +328,6 @@ impl Inner {
             to = after.digest,
             "another config is in force"
         );
-    }
-}
-
-pub(super) fn place(upstream: &config::Upstream) -> Place {
-    Place {
-        address: upstream.listen,
-        upstream: upstream.id.clone(),
     }
 }
 

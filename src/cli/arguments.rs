@@ -105,7 +105,11 @@ pub(super) struct Explain {
     /// The upstream, where host and port of the request do not say it.
     #[arg(long, value_name = "NAME")]
     pub(super) upstream: Option<String>,
-    /// As for curl (-X, -H, -d, URL), or @FILE with a captured HTTP/1.1 request. With --and and another
+    /// The certificate (PEM) that the caller shows, where the request does not say it (--cert). It is read
+    /// and not verified.
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_cert: Option<PathBuf>,
+    /// As for curl (-X, -H, -d, --cert, URL), or @FILE with a captured HTTP/1.1 request. With --and and another
     /// one: are they one operation?
     #[arg(
         required = true,

@@ -31,7 +31,7 @@
 //! where several could have named an operation, an unsettled one counts as changed and a settled one does
 //! not; of a
 //! register alone those are not known, and what is compared is the recorded name with what the new rules
-//! could make. That notices a rule that is gone or has another form, but not, for example, a caller's key
+//! could make. So is `principal` by certificate, always: certificates are not stored. That notices a rule that is gone or has another form, but not, for example, a caller's key
 //! that is now looked for in another header. **Prefer `--admin`.** Secrets of the new config are not read
 //! by the instance.
 //!
@@ -47,7 +47,8 @@
 //! (and why the ones before it do not match), the parts of the identity with their values, principal,
 //! resource, token, fingerprint, the key that the upstream would get, the policy; or the problem that the
 //! caller would see. `@FILE` instead of words is a captured HTTP/1.1 request. Values of fields that are
-//! credentials by their name are not shown. It opens no register: whether a token is stale and whether it
+//! credentials by their name are not shown. `--client-cert FILE`, or curl's `--cert FILE`, is the
+//! certificate that the caller shows; it is read and not verified. It opens no register: whether a token is stale and whether it
 //! is a repeat is not said.
 //!
 //! With `--and` and a second request it says whether both are one operation, and if not, which value
@@ -66,7 +67,8 @@
 //! | would change an unsettled operation, as above | the old one stays; the log names up to ten of them. It is judged again every half minute, since they may get settled; settle them with `fencepost operations`, or restart to use it all the same: the start says in the log what it leaves behind |
 //! | would change settled operations only | it is put in force, with a warning that counts them |
 //! | changes `tenant`, `register`, `admin.address`, `health.address`, or operators from none to some | the old one stays; the log names what cannot change while running |
-//! | has an upstream that cannot be used, or an address that cannot be had | the old one stays |
+//! | has other certificates for a listener (`listen_tls`), in the config or in its files | whoever connects from now on meets the new ones; connections that are open stay what they were, in TLS or not, with the caller that they had |
+//! | has certificates or an upstream that cannot be used, or an address that cannot be had | the old one stays |
 //!
 //! `fencepost_config_reloads_total{result="applied"|"invalid"|"refused"}` counts; `GET /v1/config` on the
 //! operators' listener says which config is in force, since when, and what became of the last one that
