@@ -8,6 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::damage;
 use super::witness::Doubt;
 use crate::store::StoreError;
 
@@ -84,7 +85,7 @@ pub enum OpenError {
     Damaged {
         /// Which file.
         path: PathBuf,
-        /// What SQLite found first.
+        /// What was found first.
         found: String,
     },
     /// It was written by a newer version.
@@ -182,12 +183,12 @@ pub enum OpenError {
 impl OpenError {
     pub(super) fn database(path: &Path) -> impl FnOnce(rusqlite::Error) -> Self {
         let path = path.to_owned();
-        move |source| match source.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::DatabaseCorrupt) => Self::Damaged {
-                path,
-                found: source.to_string(),
-            },
-            Some(_) | None => Self::Database { path, source },
+        move |source| {
+            if damage::is_damage(&source) {
+                let found = damage::words(&source);
+                return Self::Damaged { path, found };
+            }
+            Self::Database { path, source }
         }
     }
 }

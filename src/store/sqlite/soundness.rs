@@ -11,6 +11,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
+use super::damage;
 use super::locator;
 use super::open_error::OpenError;
 use super::schema::Found;
@@ -28,7 +29,7 @@ pub(super) fn flaw(connection: &Connection, found: Found) -> rusqlite::Result<Op
         broken => broken,
     };
     match flaw {
-        Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
+        Err(error) if damage::is_damage(&error) => Ok(Some(damage::words(&error))),
         flaw => flaw,
     }
 }
@@ -115,11 +116,4 @@ pub(super) fn prove(connection: &Connection, found: Found, path: &Path) -> Resul
             found,
         }),
     }
-}
-
-fn is_damage(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
-    )
 }

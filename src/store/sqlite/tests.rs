@@ -22,6 +22,7 @@ use crate::store::conformance::commands::{self as c, admit, again, applied, fenc
 use crate::store::{Admitted, Register};
 
 mod backup;
+mod damage;
 mod formats;
 mod full;
 mod keys;
