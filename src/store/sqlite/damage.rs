@@ -7,15 +7,23 @@
 
 use rusqlite::{Error, ErrorCode};
 
+use super::checksums;
+
 /// Is the file not as it was written?
 pub(super) fn is_damage(error: &Error) -> bool {
-    matches!(
+    let corrupt = matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-    )
+    );
+    corrupt || checksums::is_mismatch(error)
 }
 
-/// What an operator is told.
+/// What an operator is told: a checksum that does not match is "disk I/O error" in SQLite's own words.
 pub(super) fn words(error: &Error) -> String {
+    if checksums::is_mismatch(error) {
+        return "a page of its file is not as it was written: its checksum does not match. It is torn \
+                or decayed, or another program wrote to the file"
+            .to_owned();
+    }
     error.to_string()
 }

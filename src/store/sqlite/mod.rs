@@ -10,6 +10,7 @@ mod about;
 mod age;
 mod backup;
 mod checkpoint;
+mod checksums;
 mod damage;
 mod filesystem;
 mod ground;
@@ -28,6 +29,7 @@ mod read;
 mod recent;
 mod remembered;
 mod reserve;
+mod rewrite;
 #[cfg(test)]
 mod sabotage;
 mod schema;
@@ -53,6 +55,7 @@ use crate::protocol::operation::Operation;
 use crate::protocol::view::Record;
 
 pub use backup::{BackupError, Copied, backup};
+pub use checksums::install as compare_checksums;
 pub use open_error::OpenError;
 pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};
 use poison::Poison;

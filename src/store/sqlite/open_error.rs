@@ -12,6 +12,9 @@ use super::damage;
 use super::witness::Doubt;
 use crate::store::StoreError;
 
+/// In bytes.
+const MIB: u64 = 1 << 20;
+
 /// Why a register cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -145,6 +148,21 @@ pub enum OpenError {
         path: PathBuf,
         /// What speaks for it.
         doubt: Doubt,
+    },
+    /// A register of an earlier format is written anew, and there is no room for that.
+    #[error(
+        "{path} cannot be brought up to date: that takes {} MiB on its disk while it lasts, and {} MiB \
+         are free. Nothing was changed",
+        needed / MIB,
+        free / MIB
+    )]
+    NoRoom {
+        /// The register.
+        path: PathBuf,
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
     },
     /// A register of an earlier format cannot be brought up to date; it was left as it is.
     #[error("{path} cannot be brought up to date")]

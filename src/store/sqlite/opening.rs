@@ -122,8 +122,11 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         answers: options.remember.answers,
     };
     let now = owner.clock.now();
-    let Established { about, sealer } =
-        identity::establish(&connection, found, &path, &ground, &witness, wanted, &now)?;
+    let Established {
+        connection,
+        about,
+        sealer,
+    } = identity::establish(connection, found, &path, &ground, &witness, wanted, &now)?;
     let sealer = Arc::new(sealer);
     let reserve = Reserve::make(ground.dir(), options.reserve).map_err(at(ground.dir()))?;
     let poison = Poison::default();

@@ -17,7 +17,7 @@ use super::open_error::OpenError;
 use super::schema::Found;
 
 /// Registers up to that many bytes are read whole at every start: some tenths of a second.
-const SMALL: i64 = 32 << 20;
+const SMALL: u64 = 32 << 20;
 
 /// The format since which operations have locators.
 const LOCATED: u32 = 3;
@@ -96,12 +96,7 @@ pub(super) fn doubled(connection: &Connection) -> rusqlite::Result<Option<String
 
 /// Refuses a damaged register, if it is small enough to be read whole.
 pub(super) fn prove(connection: &Connection, found: Found, path: &Path) -> Result<(), OpenError> {
-    let count = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
-    let bytes = count("page_count").and_then(|pages: i64| {
-        let size: i64 = count("page_size")?;
-        Ok(pages.saturating_mul(size))
-    });
-    let bytes = bytes.map_err(OpenError::database(path))?;
+    let bytes = bytes(connection).map_err(OpenError::database(path))?;
     if bytes > SMALL {
         tracing::info!(
             bytes,
@@ -116,4 +111,14 @@ pub(super) fn prove(connection: &Connection, found: Found, path: &Path) -> Resul
             found,
         }),
     }
+}
+
+/// How large it is.
+pub(super) fn bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let count = |pragma: &str| {
+        connection.pragma_query_value(None, pragma, |row| {
+            row.get::<_, i64>(0).map(i64::cast_unsigned)
+        })
+    };
+    Ok(count("page_count")?.saturating_mul(count("page_size")?))
 }

@@ -104,8 +104,9 @@ impl Opening {
     }
 }
 
-/// As an operator with `sqlite3` would.
+/// As an operator with `sqlite3` would, who wrote checksums.
 fn by_hand(dir: &TempDir) -> Connection {
+    compare_checksums().unwrap();
     let connection = Connection::open(dir.path().join("register.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();
     connection

@@ -432,7 +432,7 @@ impl Writer {
             return Ok(sighting);
         };
         // A log that stays is read at the next start; an error here loses nothing.
-        Checkpoints::run(&connection)
+        Checkpoints::run_and_truncate(&connection)
             .and_then(|()| connection.close().map_err(|(_, error)| error))
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(sighting)
