@@ -160,6 +160,10 @@ pub(super) fn open_writer(path: &Path) -> Result<(Connection, Found), OpenError>
     let found = recognise(&connection, path)?;
     if found == Found::Nothing {
         checksums::begin(&connection).map_err(OpenError::database(path))?;
+        // There may be a first page already that has no room for them.
+        connection
+            .execute_batch("PRAGMA journal_mode = DELETE; VACUUM")
+            .map_err(OpenError::database(path))?;
     }
     make_durable(&connection).map_err(OpenError::database(path))?;
     if matches!(found, Found::Nothing | Found::Format(FORMAT)) {

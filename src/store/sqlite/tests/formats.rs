@@ -16,7 +16,7 @@ fn format_2(dir: &TempDir) {
     lies_here(dir);
 }
 
-fn format_3(dir: &TempDir) {
+pub(super) fn format_3(dir: &TempDir) {
     made_by(FORMAT_3, dir);
     lies_here(dir);
     locate_as_tests_do(dir);
@@ -50,7 +50,7 @@ fn made_by(sql: &str, dir: &TempDir) {
 }
 
 /// Since format 2 a register knows its place.
-fn lies_here(dir: &TempDir) {
+pub(super) fn lies_here(dir: &TempDir) {
     let place = Ground::place(&dir.path().join("register.db")).unwrap();
     by_hand(dir)
         .execute(
