@@ -5,7 +5,7 @@
 //!
 //! What it does not do: look for it (`soundness`).
 
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, ffi};
 
 use super::checksums;
 
@@ -21,9 +21,19 @@ pub(super) fn is_damage(error: &Error) -> bool {
 /// What an operator is told: a checksum that does not match is "disk I/O error" in SQLite's own words.
 pub(super) fn words(error: &Error) -> String {
     if checksums::is_mismatch(error) {
-        return "a page of its file is not as it was written: its checksum does not match. It is torn \
-                or decayed, or another program wrote to the file"
-            .to_owned();
+        return MISMATCH.to_owned();
     }
     error.to_string()
 }
+
+/// What `PRAGMA integrity_check` found, in these words.
+pub(super) fn words_of_check(found: &str) -> String {
+    let code = format!("error code={}", ffi::SQLITE_IOERR_DATA);
+    if found.contains(&code) {
+        return format!("{MISMATCH} ({})", found.replace('\n', ", "));
+    }
+    found.to_owned()
+}
+
+const MISMATCH: &str = "a page of its file is not as it was written: its checksum does not match. It is \
+                        torn or decayed, or another program wrote to the file";

@@ -36,7 +36,7 @@ pub(super) fn flaw(connection: &Connection, found: Found) -> rusqlite::Result<Op
 
 fn broken(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-    Ok((found != "ok").then_some(found))
+    Ok((found != "ok").then(|| damage::words_of_check(&found)))
 }
 
 /// An operation that is not found by its identity, or one of two under one identity. SQLite knows nothing

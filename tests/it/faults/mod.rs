@@ -7,9 +7,11 @@
 //!
 //! What lives elsewhere: a COMMIT that fails beneath the decisions (`store::sqlite`), kills (`crash`).
 
+mod at_rest;
 mod damage;
 mod full;
 mod held;
+mod large;
 mod observed;
 mod power;
 mod read_only;
