@@ -36,4 +36,5 @@ pub(super) fn words_of_check(found: &str) -> String {
 }
 
 const MISMATCH: &str = "a page of its file is not as it was written: its checksum does not match. It is \
-                        torn or decayed, or another program wrote to the file";
+                        torn or decayed, or another program wrote to the file, as sqlite3 does without \
+                        -readonly (then: fencepost store mend)";

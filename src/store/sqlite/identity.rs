@@ -73,14 +73,8 @@ pub(super) fn establish(
     if let Found::Format(format) = found
         && format < FORMAT
     {
-        if wanted.restored == Restored::Overlook {
-            let path = path.to_owned();
-            return Err(OpenError::Outdated {
-                path,
-                found: format,
-            });
-        }
-        connection = bring_up_to_date(connection, path, format, (&first, &others), place, *now)?;
+        let (keys, restored) = ((&first, &*others), wanted.restored);
+        connection = bring_up_to_date(connection, path, format, restored, keys, place, *now)?;
         place = Ground::place(path)?;
     }
     let mut sealer = Sealer::new(&first, &others).map_err(|_| OpenError::NoRandomness)?;
@@ -238,10 +232,15 @@ fn bring_up_to_date(
     connection: Connection,
     path: &Path,
     from: u32,
+    restored: Restored,
     (first, others): (&MasterKey, &[MasterKey]),
     place: Place,
     now: Moment,
 ) -> Result<Connection, OpenError> {
+    if restored == Restored::Overlook {
+        let path = path.to_owned();
+        return Err(OpenError::Outdated { path, found: from });
+    }
     rewrite::find_room(&connection, path, from)?;
     tracing::info!(
         from,
@@ -253,7 +252,8 @@ fn bring_up_to_date(
     } else if from < BARE {
         migrate::from_format_2(&connection, now).map_err(not_migrated(path))?;
     }
-    let rewritten = rewrite::with_checksums(connection, path, &now)?;
+    let why = format!("brought from format {BARE} to format {FORMAT}");
+    let rewritten = rewrite::with_checksums(connection, path, &now, &why)?;
     tracing::info!("the register was brought from format {from} to format {FORMAT}");
     Ok(rewritten)
 }

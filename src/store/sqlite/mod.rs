@@ -61,6 +61,7 @@ pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, op
 use poison::Poison;
 pub use purge::{Purged, Remember};
 use read::Readers;
+pub use rewrite::mend;
 pub use witness::Doubt;
 use witness::Witness;
 pub use writer::Tended;

@@ -1,4 +1,5 @@
-//! Writing a register's file anew, with checksums in its pages: the step from format 3 to format 4.
+//! Writing a register's file anew, with checksums in its pages: the step from format 3 to format 4, and
+//! mending one of format 4 that another program wrote to, whose pages carry wrong ones.
 //!
 //! What always holds: the file of before is the register until the new one is whole, read through,
 //! durable, and takes its name in one rename; a crash leaves one or the other, and at most a file aside
@@ -20,19 +21,46 @@ use super::ground::{self, Ground, at};
 use super::open_error::OpenError;
 use super::schema::{self, BARE, FORMAT, Found};
 use super::soundness;
+use crate::clock::Clock;
 use crate::failpoint;
 use crate::protocol::time::Moment;
 
-/// Gives the register at `path`, of format 3, checksums. Takes minutes with millions of operations.
+/// Gives the register in `dir`, of which no page is torn, its checksums anew. What is damaged otherwise is
+/// refused, as far as it can be told without them: what was changed within its form is not. Blocks for as long
+/// as it takes.
+pub fn mend(dir: &Path, clock: &Clock) -> Result<(), OpenError> {
+    if !Ground::holds_register(dir) {
+        return Err(OpenError::Missing {
+            path: dir.to_owned(),
+        });
+    }
+    // Whoever made it has decided where it may be.
+    let ground = Ground::take(dir, true)?;
+    let path = ground.database()?;
+    let old = schema::open_uncompared(&path)?;
+    find_room(&old, &path, FORMAT)?;
+    let text = format!(
+        "given checksums anew by the user with id {}: another program had written to it",
+        rustix::process::getuid().as_raw()
+    );
+    let mended = with_checksums(old, &path, &clock.now(), &text)?;
+    mended
+        .close()
+        .map_err(|(_, error)| OpenError::database(&path)(error))
+}
+
+/// Gives the register at `path`, of format 3 or 4, checksums, and notes down why. Takes minutes with millions
+/// of operations.
 pub(super) fn with_checksums(
     old: Connection,
     path: &Path,
     now: &Moment,
+    why: &str,
 ) -> Result<Connection, OpenError> {
     let aside = beside(path, ".new");
     let made = alone(&old, path)
         .and_then(|()| copy(&old, path, &aside))
-        .and_then(|()| finish(&aside, path, now));
+        .and_then(|()| finish(&aside, path, now, why));
     if let Err(error) = made {
         // The disk may be full of it.
         let _ = std::fs::remove_file(&aside);
@@ -109,7 +137,7 @@ fn copy(old: &Connection, path: &Path, aside: &Path) -> Result<(), OpenError> {
 }
 
 /// Reads it through, and makes it what the register says of itself from now on.
-fn finish(aside: &Path, path: &Path, now: &Moment) -> Result<(), OpenError> {
+fn finish(aside: &Path, path: &Path, now: &Moment, why: &str) -> Result<(), OpenError> {
     let database = |error| OpenError::database(path)(error);
     let new = Connection::open(aside).map_err(database)?;
     checksums::demand(&new).map_err(database)?;
@@ -117,14 +145,14 @@ fn finish(aside: &Path, path: &Path, now: &Moment) -> Result<(), OpenError> {
         let path = path.to_owned();
         return Err(OpenError::Damaged { path, found });
     }
-    let place = Ground::place(aside)?;
+    let (was, is) = (Ground::place(path)?, Ground::place(aside)?);
     let stamped = schema::alone(&new, || -> rusqlite::Result<()> {
+        // A register that is not where it was stays in doubt, whatever number the new file got.
         new.execute(
-            "UPDATE register SET inode = ?1, device = ?2",
-            [place.inode.cast_signed(), place.device.cast_signed()],
+            "UPDATE register SET device = iif(inode = ?3, ?2, 0), inode = iif(inode = ?3, ?1, 0)",
+            [is.inode, is.device, was.inode].map(u64::cast_signed),
         )?;
-        let text = format!("brought from format {BARE} to format {FORMAT}: written anew");
-        about::note(&new, now, &text)?;
+        about::note(&new, now, why)?;
         new.pragma_update(None, "user_version", FORMAT)
     });
     stamped.map_err(database)?;

@@ -174,6 +174,27 @@ pub(super) fn open_writer(path: &Path) -> Result<(Connection, Found), OpenError>
     Ok((connection, found))
 }
 
+/// Opens a file of the present format whose checksums are not believed.
+pub(super) fn open_uncompared(path: &Path) -> Result<Connection, OpenError> {
+    checksums::install().map_err(OpenError::database(path))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(OpenError::database(path))?;
+    checksums::believe_all(&connection).map_err(OpenError::database(path))?;
+    match recognise(&connection, path)? {
+        Found::Format(FORMAT) => {}
+        Found::Format(found) => {
+            let path = path.to_owned();
+            return Err(OpenError::Outdated { path, found });
+        }
+        Found::Nothing => {
+            let path = path.to_owned();
+            return Err(OpenError::Foreign { path });
+        }
+    }
+    make_durable(&connection).map_err(OpenError::database(path))?;
+    Ok(connection)
+}
+
 /// A connection that cannot write.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -6,7 +6,7 @@
 
 use super::at_rest::{AtRest, PAGE, stopped_after};
 use super::*;
-use crate::support::register::{by_a_stranger, by_hand, pad};
+use crate::support::register::{by_hand, pad};
 
 const PAYMENTS: usize = 60;
 
@@ -103,27 +103,4 @@ fn whichever_page_of_a_large_register_is_torn_nothing_is_sent_again() {
     whole.put_back();
     proxy.start_again();
     assert!(pay(&proxy, "k0").send().is_replay());
-}
-
-/// `sqlite3` may look into a register that was stopped in order, and into one that is at work.
-#[test]
-fn a_stranger_who_only_reads_leaves_the_checksums_whole() {
-    let (upstream, mut proxy) = stopped_after(3);
-    let count = |proxy: &Proxy| -> i64 {
-        by_a_stranger(&proxy.register())
-            .query_row("SELECT count(*) FROM operations", [], |row| row.get(0))
-            .unwrap()
-    };
-    assert_eq!(count(&proxy), 3);
-    proxy.start_again();
-    assert_eq!(pay(&proxy, "k3").send().status, 201);
-    assert_eq!(count(&proxy), 4);
-    assert_eq!(pay(&proxy, "k4").send().status, 201);
-    proxy.stop();
-    assert_eq!(count(&proxy), 5);
-    proxy.start_again();
-    for number in 0..5 {
-        assert!(pay(&proxy, &format!("k{number}")).send().is_replay());
-    }
-    assert_eq!(upstream.heads().len(), 5);
 }

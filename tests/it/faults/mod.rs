@@ -15,6 +15,7 @@ mod large;
 mod observed;
 mod power;
 mod read_only;
+mod stranger;
 mod sync;
 
 use serde_json::Value;

@@ -71,6 +71,11 @@ pub(super) fn demand(connection: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
+/// Compares no checksum of this connection's reads any more; they are still written.
+pub(super) fn believe_all(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, "checksum_verification", false, |_| Ok(()))
+}
+
 /// The name of a file that SQLite is to make, whose pages carry checksums from the first one that is
 /// written. For `VACUUM INTO`.
 pub(super) fn name_of_new(path: &Path) -> String {
