@@ -1,11 +1,13 @@
-//! Reading a register whole, to find damage that SQLite would not notice at work.
+//! Reading a register whole, to find damage before it is met.
 //!
-//! What always holds: a damaged index page can answer "no such operation" without any error, and what
-//! is not known is sent. So every register that is small enough is read whole before it is used, every
-//! index held against its table and every identity against its locator; a larger one is when it is
-//! copied (`backup`).
+//! What always holds: a page that is not as it was written is found at every read of it (`checksums`), in a
+//! register of whatever size. What checksums cannot see is that a page is whole and old, because a write to
+//! it was lost: an old index page can answer "no such operation", and what is not known is sent. Where it
+//! contradicts others, reading all of it shows it: every index held against its table and every identity
+//! against its locator. So every register that is small enough is read whole before it is used; a larger
+//! one when it is copied (`backup`) or written anew (`rewrite`).
 //!
-//! What it does not do: notice damage that happens later; pages carry no checksums.
+//! What it does not do: find lost writes in a larger one at the start, or any that left no contradiction.
 
 use std::path::Path;
 
@@ -100,7 +102,8 @@ pub(super) fn prove(connection: &Connection, found: Found, path: &Path) -> Resul
     if bytes > SMALL {
         tracing::info!(
             bytes,
-            "the register is too large to be read whole at the start; `store backup` does so"
+            "the register is too large to be read whole at the start: damage is found where it is \
+             read; `store backup` reads all"
         );
         return Ok(());
     }

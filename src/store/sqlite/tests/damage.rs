@@ -10,16 +10,10 @@ async fn damage_that_a_reader_meets_poisons() {
     let opening = opened(&dir).await;
     opening.complete("a").await;
     opening.close().await;
-    let root: u32 = by_hand(&dir)
-        .query_row(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'locators'",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
+    let identities = identities(&dir);
     let opening = opened(&dir).await;
-    // Both the writer and the readers know the tables; nobody has looked an operation up.
-    spoil(&dir, root, |page| page.fill(0xFF));
+    // Both the writer and the readers know the tables; no reader has looked an operation up.
+    spoil(&dir, identities, |page| page[2048..].fill(0));
     let met = opening.backend.peek(&key("a"), None).await;
     assert!(matches!(met, Err(StoreError::Corrupt(_))), "{met:?}");
     let ready = opening.backend.ready().await;
@@ -32,6 +26,33 @@ async fn damage_that_a_reader_meets_poisons() {
     opening.backend.close().await.unwrap();
     let after = fs::read(dir.path().join("register.db")).unwrap();
     assert!(before == after, "a damaged file is left alone");
+}
+
+/// The page by which operations are found.
+fn identities(dir: &TempDir) -> u32 {
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'locators'";
+    by_hand(dir).query_row(root, [], |row| row.get(0)).unwrap()
+}
+
+/// An index page that has lost its half is no error to SQLite: "never seen", it would say.
+#[tokio::test]
+async fn damage_that_the_writer_meets_poisons() {
+    let dir = TempDir::new().unwrap();
+    let opening = opened(&dir).await;
+    opening.complete("a").await;
+    pad(&dir, 40);
+    opening.close().await;
+    let identities = identities(&dir);
+    // Too large to be read at the start.
+    let opening = opened(&dir).await;
+    spoil(&dir, identities, |page| page[2048..].fill(0));
+    let met = opening.admit(admit("a", INSTANCE)).await;
+    let Err(StoreError::Poisoned(why)) = met else {
+        panic!("{met:?}");
+    };
+    assert!(why.contains("checksum does not match"), "{why}");
+    let ready = opening.backend.ready().await;
+    assert!(matches!(ready, Err(StoreError::Poisoned(_))), "{ready:?}");
 }
 
 /// Changes a page of the file, counted from one, beneath whoever has it open.
