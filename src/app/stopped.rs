@@ -118,6 +118,15 @@ pub fn backup(register: &Path, to: &Path) -> Result<Copied, AppError> {
     sqlite::backup(register, to, &clock).map_err(failed)
 }
 
+/// Gives a stopped register its checksums anew. Blocks.
+pub fn mend(register: &Path) -> Result<(), AppError> {
+    let clock = Clock::system().map_err(AppError::Clock)?;
+    sqlite::mend(register, &clock).map_err(|error| match error {
+        OpenError::InUse { path } => AppError::Owned(path),
+        other => AppError::Register(register.to_owned(), other),
+    })
+}
+
 fn options(which: &Which<'_>, purpose: Purpose) -> sqlite::Options {
     let (restored, reserve) = match purpose {
         Purpose::Look => (Restored::Overlook, 0),

@@ -241,6 +241,10 @@ pub(super) enum Store {
     /// Copy the register, also while an instance is running on it. The key is not copied: keep it
     /// elsewhere, and apart from the copy.
     Backup(StoreBackup),
+    /// Give the pages of a stopped register their checksums anew, after another program wrote to its file:
+    /// `sqlite3` without `-readonly`, after a crash. What is damaged otherwise is refused. Not for a register
+    /// whose disk failed: there, put a backup in its place.
+    Mend(StoreMend),
 }
 
 #[derive(Args)]
@@ -259,6 +263,21 @@ pub(super) struct StoreBackup {
     /// File to copy to. It must not be there.
     #[arg(long, value_name = "FILE")]
     pub(super) to: PathBuf,
+}
+
+#[derive(Args)]
+pub(super) struct StoreMend {
+    /// Directory of the register.
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "config",
+        conflicts_with = "config"
+    )]
+    pub(super) register: Option<PathBuf>,
+    /// A config that says where the register is.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
 }
 
 /// How to reach a running instance, or a register without one.

@@ -45,7 +45,7 @@ pub enum StoreError {
     /// The commit may or may not have happened.
     #[error("it is not known whether the register committed: {0}")]
     CommitUnknown(String),
-    /// A record cannot be read.
+    /// A record cannot be read, or the file itself is damaged.
     #[error("the register holds a record that cannot be read: {0}")]
     Corrupt(String),
     /// The register was written by a newer version.
@@ -56,8 +56,8 @@ pub enum StoreError {
         /// Highest format known.
         known: u32,
     },
-    /// A commit failed; this process writes nothing more.
-    #[error("the register is poisoned by a failed commit: {0}")]
+    /// A commit failed, or damage was found; this process writes nothing more.
+    #[error("the register is poisoned, and writes nothing more: {0}")]
     Poisoned(String),
 }
 

@@ -16,8 +16,8 @@ mod asker;
 mod housekeeping;
 mod transaction;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -29,6 +29,7 @@ use super::ground::Ground;
 use super::load::Fault;
 use super::opening::Owner;
 use super::persist::{self, Tally};
+use super::poison::Poison;
 use super::purge::Remember;
 use super::remembered::{OwnRows, Remembered};
 use super::reserve::Reserve;
@@ -63,9 +64,6 @@ pub(super) enum Errand {
     /// Stop, after what came before. Answers how far the register has come.
     Close(Answer<Sighting>),
 }
-
-/// Why the writer writes nothing more; empty while it does.
-pub(super) type Poison = Arc<OnceLock<String>>;
 
 pub(super) struct Writer {
     // Before the ground: the directory is given back only when the file is closed.
@@ -416,6 +414,9 @@ impl Writer {
     }
 
     fn close(&mut self) -> Result<Sighting, StoreError> {
+        if self.poison.why().is_some() {
+            self.connection = None;
+        }
         if self.moved
             && self.connection.is_some()
             && let Err(error) = self.transact(&[], true)
@@ -431,7 +432,7 @@ impl Writer {
             return Ok(sighting);
         };
         // A log that stays is read at the next start; an error here loses nothing.
-        Checkpoints::run(&connection)
+        Checkpoints::run_and_truncate(&connection)
             .and_then(|()| connection.close().map_err(|(_, error)| error))
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(sighting)

@@ -14,6 +14,7 @@ pub mod node;
 pub mod ports;
 pub mod proxy;
 pub mod python;
+pub mod register;
 pub mod script;
 pub mod setup;
 pub mod tls;
