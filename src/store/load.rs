@@ -56,6 +56,9 @@ pub(super) fn view<R: Rows>(
         Command::Resolve(resolve) => {
             view.record = operation(rows, &resolve.key)?;
         }
+        Command::Note(note) => {
+            view.record = operation(rows, &note.key)?;
+        }
         Command::Steer(steer) => {
             view.fence = rows.fence(&steer.resource)?;
             view.unsettled = rows.unsettled(&steer.resource)?;

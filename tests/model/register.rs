@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fencepost::protocol::command::{
-    Admit, Changes, Command, Park, Presented, Record as RecordCommand, Reply, RequestChange,
-    Resend, Resolve, Steer, TokenField,
+    Admit, Changes, Command, Note as NoteCommand, Park, Presented, Record as RecordCommand, Reply,
+    RequestChange, Resend, Resolve, Steer, TokenField,
 };
 use fencepost::protocol::decide::decide;
 use fencepost::protocol::fence::Fence;
@@ -199,7 +199,9 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
     };
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),
-        Command::Record(RecordCommand { key, .. }) | Command::Resolve(Resolve { key, .. }) => {
+        Command::Record(RecordCommand { key, .. })
+        | Command::Resolve(Resolve { key, .. })
+        | Command::Note(NoteCommand { key, .. }) => {
             view.record = operation(world, Name::of(key));
         }
         Command::Resend(Resend { key, .. }) | Command::Park(Park { key, .. }) => {

@@ -19,28 +19,28 @@ use crate::support::setup::Setup;
 use crate::support::upstream::{Keys, Upstream};
 
 /// What became of the last config that was read again.
-fn last_reload(proxy: &Proxy) -> Value {
+pub(super) fn last_reload(proxy: &Proxy) -> Value {
     proxy.read("/v1/config")["last_reload"].clone()
 }
 
-fn digest(proxy: &Proxy) -> String {
+pub(super) fn digest(proxy: &Proxy) -> String {
     let digest = proxy.read("/v1/config")["digest"].clone();
     digest.as_str().unwrap().to_owned()
 }
 
-fn text(proxy: &Proxy) -> String {
+pub(super) fn text(proxy: &Proxy) -> String {
     fs::read_to_string(proxy.config()).unwrap()
 }
 
 /// Writes another config beside the old one and puts it in its place, as careful programs do.
-fn replace(proxy: &Proxy, text: &str) {
+pub(super) fn replace(proxy: &Proxy, text: &str) {
     let beside = proxy.config().with_extension("new");
     fs::write(&beside, text).unwrap();
     fs::rename(beside, proxy.config()).unwrap();
 }
 
 /// Changes one thing, waits until it was read, and answers what became of it.
-fn changed(proxy: &Proxy, from: &str, to: &str) -> Value {
+pub(super) fn changed(proxy: &Proxy, from: &str, to: &str) -> Value {
     let text = text(proxy);
     assert!(text.contains(from), "{from}\n{text}");
     let before = last_reload(proxy);
@@ -49,7 +49,7 @@ fn changed(proxy: &Proxy, from: &str, to: &str) -> Value {
     last_reload(proxy)
 }
 
-fn reasons(reload: &Value) -> String {
+pub(super) fn reasons(reload: &Value) -> String {
     let reasons = reload["reasons"].as_array().unwrap().iter();
     let reasons: Vec<&str> = reasons.map(|it| it.as_str().unwrap()).collect();
     reasons.join("\n")
