@@ -86,8 +86,9 @@ impl Desk<'_> {
         let (Some(window), Some(first)) = (self.admit.blind_retry, &self.view.keyless) else {
             return Ok(None);
         };
-        let late = self.admit.at.is_past(&first.first_seen, window);
-        if late || first.key == self.key || !first.is_equal_without_key(self.admit) {
+        let late = self.admit.at.is_past(&first.first_seen, window) && !broken(Rule::EqualIsRecent);
+        let unheard = late || broken(Rule::EqualWithoutKeyJoins);
+        if unheard || first.key == self.key || !first.is_equal_without_key(self.admit) {
             return Ok(None);
         }
         let ruling = self.answer_from(first, caller)?;
@@ -154,12 +155,15 @@ impl Operation {
         let (own, asked) = (&self.key, &admit.key);
         let presented = admit.presented.as_ref();
         let resource = presented.map(|shown| &shown.resource.name);
+        let same_resource = self.place.as_ref().map(|place| &place.resource) == resource;
+        let needs_a_person = matches!(self.state, State::NeedsAttention(_));
         self.origin == IdentityOrigin::Fresh
             && self.state.is_unsettled()
+            && !(needs_a_person && broken(Rule::EqualWaitsForPerson))
             && own.tenant == asked.tenant
             && own.upstream == asked.upstream
             && own.principal == asked.principal
-            && self.place.as_ref().map(|place| &place.resource) == resource
+            && (same_resource || broken(Rule::EqualIsOfOneResource))
             && admit.meaning.fingerprint == self.fingerprint
     }
 }
