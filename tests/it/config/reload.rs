@@ -111,6 +111,35 @@ fn a_broken_file_is_reported_with_its_places_and_the_old_one_stays() {
     assert_eq!(mended["result"], "applied");
 }
 
+/// A13: nothing here races two copies of a request, and a config that asks for it is refused.
+#[test]
+fn hedging_and_mirroring_are_no_settings() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let proxy = Proxy::start(Setup::payments(upstream.address()));
+    let before = digest(&proxy);
+    let good = text(&proxy);
+    for asked in ["hedge: { after: 100ms }", "mirror: http://127.0.0.1:9"] {
+        let after = last_reload(&proxy);
+        let once = "- on: POST /payments\n";
+        replace(
+            &proxy,
+            &good.replacen(once, &format!("{once}        {asked}\n"), 1),
+        );
+        proxy.hang_up();
+        until("it was read again", || last_reload(&proxy) != after);
+        let reload = last_reload(&proxy);
+        let (name, _) = asked.split_once(':').unwrap();
+        assert_eq!(reload["result"], "invalid", "{asked}");
+        let said = format!("effects[0].{name}: is not a known field");
+        assert!(reasons(&reload).contains(&said), "{reload}");
+        let checked = Proxy::command_alone(&["check", proxy.config().to_str().unwrap()]);
+        assert_eq!(checked.status.code(), Some(1), "{asked}");
+    }
+    assert_eq!(digest(&proxy), before);
+    assert_eq!(pay(&proxy, "k").send().status, 201);
+    assert_eq!(upstream.heads().len(), 1);
+}
+
 #[test]
 fn identities_of_unsettled_operations_do_not_change_and_those_of_none_do() {
     let upstream = Upstream::start(Keys::Ignored);
