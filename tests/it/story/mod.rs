@@ -9,6 +9,7 @@
 
 mod answers;
 mod bytes;
+mod deadlines;
 mod drain;
 mod evidence;
 mod expressions;

@@ -15,6 +15,7 @@ pub mod ports;
 pub mod proxy;
 pub mod python;
 pub mod script;
+pub mod secured;
 pub mod setup;
 pub mod upstream;
 
