@@ -190,7 +190,7 @@ impl Instance {
             watched: Mutex::new(Watched::new(look)),
             turn: tokio::sync::Mutex::default(),
         });
-        let routers = bind_routers(&config, reloader.inner(), observer.counts().clone()).await?;
+        let routers = bind_routers(&config, &reloader, observer.counts().clone()).await?;
         Ok(Self {
             register,
             supervisor,
@@ -360,9 +360,10 @@ async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError
 
 async fn bind_routers(
     config: &Config,
-    parts: &reload::Inner,
+    reloader: &Reloader,
     report: Counts,
 ) -> Result<Vec<(TcpListener, axum::Router)>, AppError> {
+    let parts = reloader.inner();
     let dispatcher = &parts.dispatcher;
     let draining = dispatcher.supervisor.draining_token();
     let readiness = Readiness::new(dispatcher.register.clone(), draining);
@@ -381,6 +382,7 @@ async fn bind_routers(
             in_force: parts.in_force.clone(),
             report: Some(report),
             settled: wake_waiters(dispatcher),
+            reloading: Some(reloader.reloading()),
             tasks: dispatcher.supervisor.effects(),
         };
         routers.push((socket, api::router(api)));

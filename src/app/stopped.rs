@@ -96,6 +96,7 @@ impl Stopped {
             in_force: InForce::new(None, None),
             report,
             settled: Arc::new(|_| {}),
+            reloading: None,
             tasks: TaskTracker::new(),
         };
         Ok(Self {

@@ -45,6 +45,8 @@ pub(super) enum Command {
     /// What the rules found, or would have done, since counting began: per effect, from a running
     /// instance or a register that none is running on.
     Report(Report),
+    /// Have a running instance read its config again; or confirm one that it refused.
+    Reload(Reload),
     /// The register itself.
     #[command(subcommand)]
     Store(Store),
@@ -227,6 +229,19 @@ pub(super) struct Report {
 }
 
 #[derive(Args)]
+pub(super) struct Reload {
+    /// Digest of the config that the instance refused: it is to be put in force although unsettled
+    /// operations change their identity, and repeats of them will be new operations and sent.
+    #[arg(long, value_name = "DIGEST", requires = "reason")]
+    pub(super) accept_identity_changes: Option<String>,
+    /// Why that may be; kept with every operation that changes.
+    #[arg(long, requires = "accept_identity_changes")]
+    pub(super) reason: Option<String>,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
 pub(super) struct Page {
     /// At most so many, up to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
@@ -373,6 +388,8 @@ mod tests {
             "fencepost check",
             "fencepost check f.yaml --against-register /r --admin http://a:1",
             "fencepost serve",
+            "fencepost reload --accept-identity-changes d",
+            "fencepost reload --reason so",
             "fencepost resources list --admin http://a:1 --config f.yaml",
             "fencepost resources list --admin http://a:1 --register /r",
             "fencepost resources list --tenant t",

@@ -64,16 +64,34 @@
 //! |---|---|
 //! | is fine | it is put in force as a whole. Listeners that stay keep their sockets and connections; new ones are opened, others closed when their requests are done. Effects in flight keep the rules that they were admitted under, and operations the settle policy that is recorded with them; whatever comes next goes by the new config. Log: `another config is in force`, with both digests |
 //! | has a problem | the old one stays; the log lists every problem with its place |
-//! | would change an unsettled operation, as above | the old one stays; the log names up to ten of them. It is judged again every half minute, since they may get settled; settle them with `fencepost operations`, or restart to use it all the same: the start says in the log what it leaves behind |
+//! | would change an unsettled operation, as above | the old one stays; the log names up to ten of them. It is judged again every half minute, since they may get settled; settle them with `fencepost operations`, or confirm it as below |
 //! | would change settled operations only | it is put in force, with a warning that counts them |
 //! | changes `tenant`, `register`, `admin.address`, `health.address`, or operators from none to some | the old one stays; the log names what cannot change while running |
 //! | has other certificates for a listener (`listen_tls`), in the config or in its files | whoever connects from now on meets the new ones; connections that are open stay what they were, in TLS or not, with the caller that they had |
 //! | has certificates or an upstream that cannot be used, or an address that cannot be had | the old one stays |
+//!
+//! # A config that was refused, all the same
+//!
+//! The refusal, in the log and in `GET /v1/config`, ends with what to type; so does `check --admin`:
+//!
+//! ```sh
+//! fencepost reload --accept-identity-changes DIGEST --reason 'looked up at the bank' --config fencepost.yaml
+//! ```
+//!
+//! It confirms the file with that digest and no other: has it changed since, it is refused again. Only a
+//! named operator can; his name, the digest and the reason go into the log of every operation that changes
+//! (`fencepost operations show`). **A repeat of such an operation is a new one and is sent**, although
+//! nobody knows whether the first one took effect. Without `--accept-identity-changes` the command does what
+//! SIGHUP does, and says what came of it. A start with another config asks nobody: it says in the log what
+//! it leaves behind.
+//!
+//! # What is in force
 //!
 //! `fencepost_config_reloads_total{result="applied"|"invalid"|"refused"}` counts; `GET /v1/config` on the
 //! operators' listener says which config is in force, since when, and what became of the last one that
 //! was read; `/readyz` has the digest too. The digest is the SHA-256 of the file: `sha256sum` makes it.
 //!
 //! Where names change, admissions are held for the moment in which the register is looked at and the new
-//! names are put in force, so that none slips through under the old ones. A request that was read before
-//! and not yet admitted is told `503 draining` and to send again; nothing of it was sent.
+//! names are put in force, so that none slips through under the old ones; for a few seconds at most, or the
+//! old config stays. A request that was read before and not yet admitted is told `503 draining`, that the
+//! config changed, and to send again; nothing of it was sent.

@@ -24,8 +24,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use crate::protocol::command::{
-    Admission, Admit, Command, Event, Grant, Park, Record, Recorded, Reply, Resend, ResendReply,
-    Resolve, Resolved, Ruling,
+    Admission, Admit, Command, Event, Grant, Note, Park, Record, Recorded, Reply, Resend,
+    ResendReply, Resolve, Resolved, Ruling,
 };
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
@@ -328,6 +328,14 @@ impl Register {
     pub async fn resolve(&self, resolve: Resolve) -> Result<Resolved, StoreError> {
         match self.backend.apply(Command::Resolve(resolve)).await? {
             Reply::Resolved(resolved) => Ok(resolved),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Adds a line to an operation's event log. Answers whether there is such an operation.
+    pub async fn note(&self, note: Note) -> Result<bool, StoreError> {
+        match self.backend.apply(Command::Note(note)).await? {
+            Reply::Noted(known) => Ok(known),
             other => Err(mismatched(&other)),
         }
     }

@@ -158,7 +158,7 @@ impl load::Rows for Tables<'_> {
         ])?;
         while let Some(row) = rows.next()? {
             let (_, operation) = self.operation_from(row)?;
-            if load::is_equal_without_key(&operation, admit) {
+            if operation.is_equal_without_key(admit) {
                 return Ok(Some(operation));
             }
         }

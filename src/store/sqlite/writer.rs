@@ -291,7 +291,7 @@ impl Writer {
             for (command, asker) in commands {
                 // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether
                 // or not anybody still listens.
-                let asks = asks_for_attempt(command);
+                let asks = command.asks_for_attempt();
                 let reply = if asks && asker.is_gone() {
                     Err(Wanted::withdrawn())
                 } else {
@@ -453,7 +453,8 @@ impl Decided {
                 | Reply::Resend(_)
                 | Reply::Parked(_)
                 | Reply::Resolved(_)
-                | Reply::Steered(_),
+                | Reply::Steered(_)
+                | Reply::Noted(_),
             )
             | Err(_) => {}
         }
@@ -488,12 +489,5 @@ fn refuse(error: &StoreError, commands: Commands, proofs: Vec<Answer<()>>) {
     }
     for proof in proofs {
         let _ = proof.send(Err(error.clone()));
-    }
-}
-
-fn asks_for_attempt(command: &Command) -> bool {
-    match command {
-        Command::Admit(_) | Command::Resend(_) => true,
-        Command::Record(_) | Command::Park(_) | Command::Resolve(_) | Command::Steer(_) => false,
     }
 }

@@ -10,6 +10,7 @@
 mod answers;
 mod bytes;
 mod certificates;
+mod deadlines;
 mod drain;
 mod evidence;
 mod expressions;

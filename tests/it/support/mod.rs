@@ -16,6 +16,7 @@ pub mod proxy;
 pub mod python;
 pub mod register;
 pub mod script;
+pub mod secured;
 pub mod setup;
 pub mod tls;
 pub mod upstream;
