@@ -10,6 +10,7 @@
 //! What it does not do: decide, or read files but for those the config names.
 
 mod gateways;
+mod listeners;
 pub mod reload;
 pub mod stopped;
 mod watch;
@@ -43,8 +44,9 @@ use crate::observe::judge::Judge;
 use crate::observe::watch::Observer;
 use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::time::Millis;
-use crate::proxy::doors::{Doors, Place};
+use crate::proxy::doors::Doors;
 use crate::proxy::front::Shared;
+use crate::proxy::tls::InboundTlsError;
 use crate::reconcile::Reconciler;
 use crate::store::seal::MasterKey;
 use crate::store::sqlite::{self, BackupError, OpenError, Remember, Restored, SqliteBackend};
@@ -54,6 +56,7 @@ use crate::upstream::EndpointError;
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 
+use listeners::Listeners;
 use reload::Reloader;
 use watch::{Look, Watched};
 
@@ -85,6 +88,9 @@ pub enum AppError {
     /// An upstream cannot be used.
     #[error("the upstream `{0}` cannot be used")]
     Upstream(String, #[source] EndpointError),
+    /// A listener cannot speak TLS.
+    #[error("the listener of the upstream `{0}` cannot speak TLS")]
+    Listener(String, #[source] InboundTlsError),
     /// An address cannot be bound.
     #[error("cannot listen on {address} for {what}")]
     Bind {
@@ -115,7 +121,7 @@ pub struct Instance {
     /// And where it is kept.
     report: (Counts, PathBuf),
     reloader: Reloader,
-    sockets: Vec<(Place, TcpListener)>,
+    listeners: Listeners,
     routers: Vec<(TcpListener, axum::Router)>,
 }
 
@@ -168,14 +174,15 @@ impl Instance {
             bodies,
             observer.clone(),
         );
-        let sockets = bind_upstreams(&config).await?;
+        let doors = Doors::default();
+        let listeners = Listeners::of(&config, &doors).await?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
         let reloader = Reloader::new(reload::Inner {
             path: path.to_owned(),
             dispatcher,
             reconciler: reconciler.clone(),
             turnstile,
-            doors: Doors::default(),
+            doors,
             shared: Live::new(Arc::new(shared)),
             gateways: Live::new(gateways),
             operators: Operators::new(named),
@@ -183,7 +190,7 @@ impl Instance {
             watched: Mutex::new(Watched::new(look)),
             turn: tokio::sync::Mutex::default(),
         });
-        let routers = bind_routers(&config, reloader.inner(), observer.counts().clone()).await?;
+        let routers = bind_routers(&config, &reloader, observer.counts().clone()).await?;
         Ok(Self {
             register,
             supervisor,
@@ -193,7 +200,7 @@ impl Instance {
             judge,
             report: (observer.counts().clone(), config.register.path.clone()),
             reloader,
-            sockets,
+            listeners,
             routers,
         })
     }
@@ -210,12 +217,12 @@ impl Instance {
         hurry: impl Future<Output = ()>,
     ) -> Result<(), AppError> {
         let closing = CancellationToken::new();
-        let mut listeners = JoinSet::new();
+        let mut served = JoinSet::new();
         let in_force = self.reloader.inner();
-        in_force.open(self.sockets);
+        in_force.open(self.listeners);
         for (socket, router) in self.routers {
             let closed = closing.clone().cancelled_owned();
-            listeners.spawn(async move {
+            served.spawn(async move {
                 if let Err(error) = crate::admin::serve(socket, router, closed).await {
                     tracing::error!(error = %error, "a listener stopped");
                 }
@@ -261,7 +268,7 @@ impl Instance {
         }
         self.supervisor.end_drain();
         closing.cancel();
-        let all_closed = async { while listeners.join_next().await.is_some() {} };
+        let all_closed = async { while served.join_next().await.is_some() {} };
         let doors_closed = in_force.doors.close(LAST_ANSWERS);
         let all_closed = tokio::time::timeout(LAST_ANSWERS, all_closed);
         let (_slow_readers, ()) = tokio::join!(all_closed, doors_closed);
@@ -341,15 +348,6 @@ fn random_instance() -> Result<InstanceId, AppError> {
     Ok(InstanceId(u128::from_be_bytes(bytes)))
 }
 
-async fn bind_upstreams(config: &Config) -> Result<Vec<(Place, TcpListener)>, AppError> {
-    let mut sockets = Vec::new();
-    for upstream in &config.upstreams {
-        let what = format!("upstream `{}`", upstream.name);
-        sockets.push((reload::place(upstream), bind(what, upstream.listen).await?));
-    }
-    Ok(sockets)
-}
-
 async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError> {
     TcpListener::bind(address)
         .await
@@ -362,9 +360,10 @@ async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError
 
 async fn bind_routers(
     config: &Config,
-    parts: &reload::Inner,
+    reloader: &Reloader,
     report: Counts,
 ) -> Result<Vec<(TcpListener, axum::Router)>, AppError> {
+    let parts = reloader.inner();
     let dispatcher = &parts.dispatcher;
     let draining = dispatcher.supervisor.draining_token();
     let readiness = Readiness::new(dispatcher.register.clone(), draining);
@@ -383,6 +382,7 @@ async fn bind_routers(
             in_force: parts.in_force.clone(),
             report: Some(report),
             settled: wake_waiters(dispatcher),
+            reloading: Some(reloader.reloading()),
             tasks: dispatcher.supervisor.effects(),
         };
         routers.push((socket, api::router(api)));

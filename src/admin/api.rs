@@ -24,8 +24,9 @@ use super::access::{self, Operators};
 use super::health::Readiness;
 use super::in_force::{self, InForce};
 use super::problem::Problem;
+use super::reload::Reloading;
 use super::views::{Looker, StatusView};
-use super::{comparison, operations, report, resolve, resources};
+use super::{comparison, operations, reload, report, resolve, resources};
 use crate::clock::Clock;
 use crate::observe::counts::Counts;
 use crate::protocol::ids::{OperationKey, Tenant};
@@ -66,6 +67,8 @@ pub struct Api {
     pub report: Option<Counts>,
     /// Told of what was settled.
     pub settled: Settled,
+    /// Reads the config again; `None`: nobody runs on this register.
+    pub reloading: Option<Reloading>,
     /// Where resolutions run, so that a caller who hangs up cuts none in half.
     pub tasks: TaskTracker,
 }
@@ -83,6 +86,7 @@ pub fn router(api: Api) -> Router {
             "/operations/{upstream}/{id}/resolve",
             post(resolve::resolve),
         )
+        .route("/reload", post(reload::reload))
         .route("/report", get(report::show))
         .route("/resources", get(resources::list))
         .route("/resources/{name}", get(resources::show));

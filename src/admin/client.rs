@@ -289,4 +289,16 @@ mod tests {
             assert!(AdminClient::new(bad, None).is_err(), "{bad}");
         }
     }
+
+    #[tokio::test]
+    async fn nobody_there_is_told_apart_from_a_refusal() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let client = AdminClient::new(&format!("http://{address}"), None).unwrap();
+        assert!(matches!(
+            client.read("/status").await,
+            Err(ClientError::Unreachable { .. })
+        ));
+    }
 }

@@ -15,6 +15,7 @@ use super::api::Api;
 use super::problem::Problem;
 use super::views::KeyView;
 use crate::config::{self, Config};
+use crate::protocol::ids::OperationKey;
 use crate::protocol::operation::Operation;
 use crate::store::{OperationQuery, Register, StoreError};
 use crate::wire::recorded::Judge;
@@ -100,9 +101,17 @@ pub(super) async fn compare(
     let (after, _) = config::parse_without_secrets(&asked.config, &asked.name)
         .map_err(|it| Problem::new(StatusCode::BAD_REQUEST, "config-invalid", it.to_string()))?;
     let before = api.in_force.config();
-    Ok(Json(
-        compared(&api.register, before.as_deref(), &after).await?,
-    ))
+    let compared = compared(&api.register, before.as_deref(), &after).await?;
+    Ok(Json(compared.view))
+}
+
+/// What would change, for people and for the register.
+#[derive(Clone, Debug, Default)]
+pub struct Compared {
+    /// For people.
+    pub view: ComparisonView,
+    /// All unsettled operations that would change.
+    pub changing: Vec<OperationKey>,
 }
 
 /// Looks at unsettled and at recent operations. `before`: the config in force, where there is one.
@@ -110,26 +119,29 @@ pub async fn compared(
     register: &Register,
     before: Option<&Config>,
     after: &Config,
-) -> Result<ComparisonView, StoreError> {
+) -> Result<Compared, StoreError> {
     let mut comparison = Comparison {
         register,
         judge: Judge::new(after, before),
-        view: ComparisonView {
-            digest: after.digest.clone(),
-            ..ComparisonView::default()
+        found: Compared {
+            view: ComparisonView {
+                digest: after.digest.clone(),
+                ..ComparisonView::default()
+            },
+            changing: Vec::new(),
         },
     };
     for state in UNSETTLED {
         comparison.look_at(Some(state), usize::MAX).await?;
     }
     comparison.look_at(None, RECENT).await?;
-    Ok(comparison.view)
+    Ok(comparison.found)
 }
 
 struct Comparison<'a> {
     register: &'a Register,
     judge: Judge<'a>,
-    view: ComparisonView,
+    found: Compared,
 }
 
 impl Comparison<'_> {
@@ -175,18 +187,23 @@ impl Comparison<'_> {
             None => (operation, None),
         };
         let changes = self.judge.changes(operation, request);
-        let count = if operation.state.is_unsettled() {
-            &mut self.view.unsettled
+        let Compared { view, changing } = &mut self.found;
+        let is_unsettled = operation.state.is_unsettled();
+        let count = if is_unsettled {
+            &mut view.unsettled
         } else {
-            &mut self.view.recent
+            &mut view.recent
         };
         count.looked_at = count.looked_at.saturating_add(1);
         if changes.is_empty() {
             return Ok(());
         }
         count.would_change = count.would_change.saturating_add(1);
-        if self.view.changes.len() < LISTED {
-            self.view.changes.push(ChangeView {
+        if is_unsettled {
+            changing.push(operation.key.clone());
+        }
+        if view.changes.len() < LISTED {
+            view.changes.push(ChangeView {
                 operation: KeyView::of(&operation.key),
                 state: operation.state.word().to_owned(),
                 would: changes.iter().map(ToString::to_string).collect(),

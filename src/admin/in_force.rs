@@ -33,12 +33,23 @@ struct Now {
 pub struct Reload {
     /// When.
     pub at: Moment,
-    /// `applied`, `invalid` or `refused`.
-    pub result: &'static str,
+    /// What became of it.
+    pub verdict: Verdict,
     /// Of the file that was read, if it could be.
     pub digest: Option<String>,
     /// Why it is not in force.
     pub reasons: Vec<String>,
+}
+
+/// What became of a config that was read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is in force.
+    Applied,
+    /// It has problems; the old one stays.
+    Invalid,
+    /// It cannot follow the old one, which stays.
+    Refused,
 }
 
 /// `GET /v1/config`.
@@ -98,7 +109,7 @@ impl InForce {
 
     /// It was read again. Answers whether that is news: the same came of the same file before.
     pub fn note(&self, reload: Reload) -> bool {
-        let told = |it: &Reload| (it.result, it.digest.clone(), it.reasons.clone());
+        let told = |it: &Reload| (it.verdict, it.digest.clone(), it.reasons.clone());
         let last = self.0.now().last_reload.as_ref().map(told);
         let is_news = last != Some(told(&reload));
         self.0.replace(Arc::new(Now {
@@ -113,12 +124,29 @@ impl InForce {
         ConfigView {
             digest: self.digest(),
             since: now.since.as_ref().map(time),
-            last_reload: now.last_reload.as_ref().map(|reload| ReloadView {
-                at: time(&reload.at),
-                result: reload.result.to_owned(),
-                digest: reload.digest.clone(),
-                reasons: reload.reasons.clone(),
-            }),
+            last_reload: now.last_reload.as_ref().map(Reload::view),
+        }
+    }
+}
+
+impl Reload {
+    pub(super) fn view(&self) -> ReloadView {
+        ReloadView {
+            at: time(&self.at),
+            result: self.verdict.word().to_owned(),
+            digest: self.digest.clone(),
+            reasons: self.reasons.clone(),
+        }
+    }
+}
+
+impl Verdict {
+    /// For logs, metrics and the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Invalid => "invalid",
+            Self::Refused => "refused",
         }
     }
 }

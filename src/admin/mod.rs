@@ -15,6 +15,7 @@ pub mod health;
 pub mod in_force;
 mod operations;
 pub mod problem;
+pub mod reload;
 pub mod report;
 mod resolve;
 mod resources;

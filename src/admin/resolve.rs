@@ -27,7 +27,7 @@ use crate::protocol::policy::KeyValue;
 use crate::store::StoreError;
 
 /// Longest reason, in bytes: it goes into the event log.
-const LONGEST_REASON: usize = 2_000;
+pub(super) const LONGEST_REASON: usize = 2_000;
 
 /// The body of a resolution.
 #[derive(Debug, Deserialize)]

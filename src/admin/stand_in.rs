@@ -145,6 +145,7 @@ impl Tables {
             Command::Resend(resend) => Some(&resend.key),
             Command::Park(park) => Some(&park.key),
             Command::Resolve(resolve) => Some(&resolve.key),
+            Command::Note(note) => Some(&note.key),
             Command::Steer(_) => None,
         };
         let found = key
@@ -152,9 +153,11 @@ impl Tables {
             .map(|(_, stored)| &stored.operation);
         let resource = match command {
             Command::Admit(admit) => admit.presented.as_ref().map(|p| p.resource.clone()),
-            Command::Record(_) | Command::Resend(_) | Command::Park(_) | Command::Resolve(_) => {
-                found.and_then(resource_of)
-            }
+            Command::Record(_)
+            | Command::Resend(_)
+            | Command::Park(_)
+            | Command::Resolve(_)
+            | Command::Note(_) => found.and_then(resource_of),
             Command::Steer(steer) => Some(steer.resource.clone()),
         };
         View {

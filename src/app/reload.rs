@@ -3,7 +3,7 @@
 //! What always holds: a config is read, validated and compared with the register before anything
 //! changes; then it is put in force as a whole, or not at all. A broken one is reported and the old one
 //! stays. One that would change the identity of an unsettled operation, or the way it is sent again, is
-//! refused; so is one that changes what cannot change while running, by name. Effects under way keep
+//! refused unless a person confirms that very config; so is one that changes what cannot change while running, by name. Effects under way keep
 //! what they began with.
 //!
 //! What it does not do: change the register, its keys, or where operators and probes listen. That needs
@@ -13,21 +13,27 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
+mod comparison;
+
+use comparison::{Change, reasons};
+
+use super::listeners::{Listeners, place};
 use super::watch::{Look, Watched};
-use super::{AppError, bind, gateways};
+use super::{AppError, gateways};
 use crate::admin::access::Operators;
-use crate::admin::comparison::{ComparisonView, compared};
-use crate::admin::in_force::{InForce, Reload};
+use crate::admin::comparison::compared;
+use crate::admin::in_force::{InForce, Reload, Verdict};
+use crate::admin::reload::{Confirmation, Reloading};
 use crate::config::{self, Config};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateways;
 use crate::dispatch::live::Live;
 use crate::dispatch::turnstile::{Names, Turnstile};
-use crate::proxy::doors::{Doors, Place};
+use crate::protocol::ids::OperationKey;
+use crate::proxy::doors::Doors;
 use crate::proxy::front::{Front, Shared};
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
@@ -41,6 +47,9 @@ const AGAIN_AFTER: u32 = 15;
 
 /// How long admissions that are being committed may take to pass.
 const PASSING: Duration = Duration::from_secs(5);
+
+/// How long they are held at most for the register to be looked at.
+const COMPARING: Duration = Duration::from_secs(5);
 
 /// Most operations that a refusal names.
 const NAMED: usize = 10;
@@ -64,20 +73,9 @@ pub(super) struct Inner {
     pub(super) turn: AsyncMutex<()>,
 }
 
-/// What became of a config that was read again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is in force.
-    Applied,
-    /// It has problems; the old one stays.
-    Invalid,
-    /// It cannot follow the old one, which stays.
-    Refused,
-}
-
 /// Why the old one stays.
 struct Kept {
-    outcome: Outcome,
+    verdict: Verdict,
     digest: Option<String>,
     reasons: Vec<String>,
 }
@@ -100,8 +98,8 @@ impl Reloader {
             let is_due = looks_since_refusal.is_some_and(|looks| looks >= AGAIN_AFTER);
             looks_since_refusal = looks_since_refusal.map(|looks| looks.saturating_add(1));
             if self.0.watched().changed(&now) || is_due {
-                let outcome = self.reload("its file has changed").await;
-                looks_since_refusal = (outcome == Outcome::Refused).then_some(0);
+                let reload = self.reload("its file has changed", None).await;
+                looks_since_refusal = (reload.verdict == Verdict::Refused).then_some(0);
             }
         }
     }
@@ -114,71 +112,75 @@ impl Reloader {
         };
         let compared = compared(&self.0.dispatcher.register, None, &config).await;
         if let Ok(comparison) = compared
-            && comparison.unsettled.would_change > 0
+            && !comparison.changing.is_empty()
         {
-            let reasons = reasons(&comparison).join("; ");
+            let reasons = reasons(&comparison.view).join("; ");
             tracing::error!(reasons, "this config does not know what the register holds");
         }
     }
 
+    /// For operators.
+    pub(super) fn reloading(&self) -> Reloading {
+        let reloader = self.clone();
+        Arc::new(move |confirmed| {
+            let reloader = reloader.clone();
+            Box::pin(async move { reloader.reload("an operator says so", confirmed).await })
+        })
+    }
+
     /// Reads the file again, changed or not: secrets may have. What comes of it stands in the log.
-    pub async fn reload(&self, why: &'static str) -> Outcome {
+    /// `confirmed`: unsettled operations may change under this config.
+    pub async fn reload(&self, why: &'static str, confirmed: Option<Confirmation>) -> Reload {
         let _turn = self.0.turn.lock().await;
         if self.0.dispatcher.supervisor.is_draining() {
-            return Outcome::Refused;
+            return Reload {
+                at: self.0.dispatcher.clock.now(),
+                verdict: Verdict::Refused,
+                digest: None,
+                reasons: vec!["the instance is stopping".to_owned()],
+            };
         }
         // Before it is read: what changes while it is read is another change.
         let look = self.0.look().await;
-        let (outcome, digest, reasons) = match self.0.read_and_take_up().await {
-            Ok(config) => (Outcome::Applied, Some(config.digest.clone()), Vec::new()),
+        let (verdict, digest, reasons) = match self.0.read_and_take_up(confirmed.as_ref()).await {
+            Ok(config) => (Verdict::Applied, Some(config.digest.clone()), Vec::new()),
             Err(Kept {
-                outcome,
+                verdict,
                 digest,
                 reasons,
-            }) => (outcome, digest, reasons),
+            }) => (verdict, digest, reasons),
         };
-        self.0.settle(look, outcome).await;
-        self.0.dispatcher.metrics.config_reloaded(outcome.word());
+        self.0.settle(look, verdict).await;
+        self.0.dispatcher.metrics.config_reloaded(verdict.word());
         let reload = Reload {
             at: self.0.dispatcher.clock.now(),
-            result: outcome.word(),
+            verdict,
             digest,
             reasons,
         };
         let is_news = self.0.in_force.note(reload.clone());
-        if outcome != Outcome::Applied && is_news {
+        if verdict != Verdict::Applied && is_news {
             tracing::error!(
                 why,
-                result = reload.result,
+                result = verdict.word(),
                 digest = reload.digest,
                 in_force = self.0.in_force.digest(),
                 reasons = reload.reasons.join("; "),
                 "the config was read again and is not put in force: the old one stays"
             );
         }
-        outcome
-    }
-}
-
-impl Outcome {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::Invalid => "invalid",
-            Self::Refused => "refused",
-        }
+        reload
     }
 }
 
 impl Inner {
     /// Opens the doors of the config in force, for the first time.
-    pub(super) fn open(&self, sockets: Vec<(Place, TcpListener)>) {
+    pub(super) fn open(&self, mut listeners: Listeners) {
         let (gateways, shared) = (self.gateways.now(), self.shared.now());
-        for (place, socket) in sockets {
-            if let Some(gateway) = gateways.by_id(&place.upstream) {
-                tracing::info!(upstream = %place.upstream, listen = %place.address, "listening");
+        for upstream in &shared.config().upstreams {
+            if let Some(gateway) = gateways.by_id(&upstream.id) {
                 let front = Front::new(Arc::clone(&shared), Arc::clone(gateway));
-                self.doors.add(place, socket, front);
+                listeners.put(&self.doors, place(upstream), front);
             }
         }
     }
@@ -211,17 +213,20 @@ impl Inner {
     }
 
     /// A config that was put in force may depend on other files than the one before.
-    async fn settle(&self, look: Look, outcome: Outcome) {
-        let look = match outcome {
-            Outcome::Applied => self.look().await.since(&look),
-            Outcome::Invalid | Outcome::Refused => look,
+    async fn settle(&self, look: Look, verdict: Verdict) {
+        let look = match verdict {
+            Verdict::Applied => self.look().await.since(&look),
+            Verdict::Invalid | Verdict::Refused => look,
         };
         self.watched().settle(look);
     }
 
-    async fn read_and_take_up(&self) -> Result<Arc<Config>, Kept> {
-        let kept = |outcome, digest, reasons| Kept {
-            outcome,
+    async fn read_and_take_up(
+        &self,
+        confirmed: Option<&Confirmation>,
+    ) -> Result<Arc<Config>, Kept> {
+        let kept = |verdict, digest, reasons| Kept {
+            verdict,
             digest,
             reasons,
         };
@@ -231,26 +236,40 @@ impl Inner {
             Ok(Ok(read)) => read,
             Ok(Err(problems)) => {
                 let reasons = problems.to_string().lines().map(str::to_owned).collect();
-                return Err(kept(Outcome::Invalid, None, reasons));
+                return Err(kept(Verdict::Invalid, None, reasons));
             }
-            Err(gone) => return Err(kept(Outcome::Refused, None, vec![gone.to_string()])),
+            Err(gone) => return Err(kept(Verdict::Refused, None, vec![gone.to_string()])),
         };
         let after = Arc::new(after);
         let digest = Some(after.digest.clone());
-        let taken_up = self.take_up(&after).await;
-        taken_up.map_err(|reasons| kept(Outcome::Refused, digest, reasons))?;
+        let taken_up = self.take_up(&after, confirmed).await;
+        let changing = taken_up.map_err(|reasons| kept(Verdict::Refused, digest, reasons))?;
+        if let Some(confirmed) = confirmed {
+            self.write_down(confirmed, changing).await;
+        }
         for warning in warnings.to_string().lines() {
             tracing::warn!("{warning}");
         }
         Ok(after)
     }
 
-    /// Everything that can fail comes before anything changes.
-    async fn take_up(&self, after: &Arc<Config>) -> Result<(), Vec<String>> {
+    /// Everything that can fail comes before anything changes. Answers the unsettled operations that
+    /// change with it.
+    async fn take_up(
+        &self,
+        after: &Arc<Config>,
+        confirmed: Option<&Confirmation>,
+    ) -> Result<Vec<OperationKey>, Vec<String>> {
         let told = |error: AppError| vec![chain(&error).to_string()];
         let Some(before) = self.in_force.config() else {
             return Err(vec!["no config is in force".to_owned()]);
         };
+        if let Some(other) = confirmed.filter(|confirmed| confirmed.digest != after.digest) {
+            return Err(vec![format!(
+                "what was confirmed is the config with digest {}, and the file has digest {}",
+                other.digest, after.digest
+            )]);
+        }
         let fixed = fixed(&before, after);
         if !fixed.is_empty() {
             return Err(fixed);
@@ -258,52 +277,29 @@ impl Inner {
         let known = self.gateways.now();
         let (clock, shared) = (&self.dispatcher.clock, self.shared.now());
         let gateways = gateways::open(after, Some(&known), clock, shared.bodies()).map_err(told)?;
-        let sockets = self.bind_new(after).await.map_err(told)?;
+        let listeners = Listeners::of(after, &self.doors).await.map_err(told)?;
         if is_same_for_all(&before, after) {
             let names = self.shared.now().names().clone();
-            self.put_in_force(&before, after, gateways, sockets, names);
-            return Ok(());
+            self.put_in_force(&before, after, gateways, listeners, names);
+            return Ok(Vec::new());
         }
+        let change = Change {
+            before: &before,
+            after,
+            confirmed,
+        };
         // Once without keeping anybody waiting, and once more when nobody is on his way.
-        self.refuse_changes(&before, after).await?;
+        let register = &self.dispatcher.register;
+        change.judged(register).await?;
         let Ok(mut closed) = timeout(PASSING, self.turnstile.close()).await else {
             return Err(vec![
                 "admissions take too long: their names cannot change meanwhile".to_owned(),
             ]);
         };
-        self.refuse_changes(&before, after).await?;
+        let changing = change.judged_within(COMPARING, register).await?;
         let names = closed.change();
-        self.put_in_force(&before, after, gateways, sockets, names);
-        Ok(())
-    }
-
-    async fn bind_new(&self, after: &Config) -> Result<Vec<(Place, TcpListener)>, AppError> {
-        let mut sockets = Vec::new();
-        for upstream in &after.upstreams {
-            let place = place(upstream);
-            if !self.doors.is_open(&place) {
-                let what = format!("upstream `{}`", upstream.name);
-                sockets.push((place, bind(what, upstream.listen).await?));
-            }
-        }
-        Ok(sockets)
-    }
-
-    async fn refuse_changes(&self, before: &Config, after: &Config) -> Result<(), Vec<String>> {
-        let compared = compared(&self.dispatcher.register, Some(before), after).await;
-        let comparison =
-            compared.map_err(|error| vec![format!("the register cannot be read: {error}")])?;
-        if comparison.unsettled.would_change > 0 {
-            return Err(reasons(&comparison));
-        }
-        if comparison.recent.would_change > 0 {
-            tracing::warn!(
-                operations = comparison.recent.would_change,
-                of = comparison.recent.looked_at,
-                "repeats of settled operations will be new operations under this config"
-            );
-        }
-        Ok(())
+        self.put_in_force(&before, after, gateways, listeners, names);
+        Ok(changing)
     }
 
     /// From here on nothing fails.
@@ -312,7 +308,7 @@ impl Inner {
         before: &Config,
         after: &Arc<Config>,
         gateways: Gateways,
-        mut sockets: Vec<(Place, TcpListener)>,
+        mut listeners: Listeners,
         names: Names,
     ) {
         let gateways = Arc::new(gateways);
@@ -327,15 +323,7 @@ impl Inner {
             };
             places.push(place(upstream));
             let front = Front::new(Arc::clone(&shared), Arc::clone(gateway));
-            let Some((place, front)) = self.doors.put(place(upstream), front) else {
-                continue;
-            };
-            let bound = sockets.iter().position(|(bound, _)| *bound == place);
-            if let Some(bound) = bound {
-                let (_, socket) = sockets.swap_remove(bound);
-                tracing::info!(upstream = %place.upstream, listen = %place.address, "listening");
-                self.doors.add(place, socket, front);
-            }
+            listeners.put(&self.doors, place(upstream), front);
         }
         for closed in self.doors.keep(&places) {
             tracing::info!(upstream = %closed.upstream, listen = %closed.address, "no longer listening");
@@ -350,24 +338,6 @@ impl Inner {
             "another config is in force"
         );
     }
-}
-
-pub(super) fn place(upstream: &config::Upstream) -> Place {
-    Place {
-        address: upstream.listen,
-        upstream: upstream.id.clone(),
-    }
-}
-
-fn reasons(comparison: &ComparisonView) -> Vec<String> {
-    let unsettled = comparison.unsettled;
-    let first = format!(
-        "{} of {} unsettled operations would change",
-        unsettled.would_change, unsettled.looked_at
-    );
-    let named = comparison.changes.iter().take(unsettled.would_change);
-    let named = named.take(NAMED).map(ToString::to_string);
-    std::iter::once(first).chain(named).collect()
 }
 
 /// What cannot change while running, and would.

@@ -96,6 +96,7 @@ impl Stopped {
             in_force: InForce::new(None, None),
             report,
             settled: Arc::new(|_| {}),
+            reloading: None,
             tasks: TaskTracker::new(),
         };
         Ok(Self {
@@ -116,6 +117,15 @@ pub fn backup(register: &Path, to: &Path) -> Result<Copied, AppError> {
     let clock = Clock::system().map_err(AppError::Clock)?;
     let failed = |error: BackupError| AppError::Backup(register.to_owned(), error);
     sqlite::backup(register, to, &clock).map_err(failed)
+}
+
+/// Gives a stopped register its checksums anew. Blocks.
+pub fn mend(register: &Path) -> Result<(), AppError> {
+    let clock = Clock::system().map_err(AppError::Clock)?;
+    sqlite::mend(register, &clock).map_err(|error| match error {
+        OpenError::InUse { path } => AppError::Owned(path),
+        other => AppError::Register(register.to_owned(), other),
+    })
 }
 
 fn options(which: &Which<'_>, purpose: Purpose) -> sqlite::Options {

@@ -45,6 +45,8 @@ pub(super) enum Command {
     /// What the rules found, or would have done, since counting began: per effect, from a running
     /// instance or a register that none is running on.
     Report(Report),
+    /// Have a running instance read its config again; or confirm one that it refused.
+    Reload(Reload),
     /// The register itself.
     #[command(subcommand)]
     Store(Store),
@@ -105,7 +107,11 @@ pub(super) struct Explain {
     /// The upstream, where host and port of the request do not say it.
     #[arg(long, value_name = "NAME")]
     pub(super) upstream: Option<String>,
-    /// As for curl (-X, -H, -d, URL), or @FILE with a captured HTTP/1.1 request. With --and and another
+    /// The certificate (PEM) that the caller shows, where the request does not say it (--cert). It is read
+    /// and not verified.
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_cert: Option<PathBuf>,
+    /// As for curl (-X, -H, -d, --cert, URL), or @FILE with a captured HTTP/1.1 request. With --and and another
     /// one: are they one operation?
     #[arg(
         required = true,
@@ -223,6 +229,19 @@ pub(super) struct Report {
 }
 
 #[derive(Args)]
+pub(super) struct Reload {
+    /// Digest of the config that the instance refused: it is to be put in force although unsettled
+    /// operations change their identity, and repeats of them will be new operations and sent.
+    #[arg(long, value_name = "DIGEST", requires = "reason")]
+    pub(super) accept_identity_changes: Option<String>,
+    /// Why that may be; kept with every operation that changes.
+    #[arg(long, requires = "accept_identity_changes")]
+    pub(super) reason: Option<String>,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
 pub(super) struct Page {
     /// At most so many, up to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
@@ -237,6 +256,10 @@ pub(super) enum Store {
     /// Copy the register, also while an instance is running on it. The key is not copied: keep it
     /// elsewhere, and apart from the copy.
     Backup(StoreBackup),
+    /// Give the pages of a stopped register their checksums anew, after another program wrote to its file:
+    /// `sqlite3` without `-readonly`, after a crash. What is damaged otherwise is refused. Not for a register
+    /// whose disk failed: there, put a backup in its place.
+    Mend(StoreMend),
 }
 
 #[derive(Args)]
@@ -255,6 +278,21 @@ pub(super) struct StoreBackup {
     /// File to copy to. It must not be there.
     #[arg(long, value_name = "FILE")]
     pub(super) to: PathBuf,
+}
+
+#[derive(Args)]
+pub(super) struct StoreMend {
+    /// Directory of the register.
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "config",
+        conflicts_with = "config"
+    )]
+    pub(super) register: Option<PathBuf>,
+    /// A config that says where the register is.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
 }
 
 /// How to reach a running instance, or a register without one.
@@ -350,6 +388,8 @@ mod tests {
             "fencepost check",
             "fencepost check f.yaml --against-register /r --admin http://a:1",
             "fencepost serve",
+            "fencepost reload --accept-identity-changes d",
+            "fencepost reload --reason so",
             "fencepost resources list --admin http://a:1 --config f.yaml",
             "fencepost resources list --admin http://a:1 --register /r",
             "fencepost resources list --tenant t",

@@ -14,6 +14,7 @@ use super::arguments::{Check, Instance};
 use super::failure::Failure;
 use super::instance::Touch;
 use crate::admin::comparison::ComparisonView;
+use crate::admin::reload::how_to_confirm;
 use crate::config::{self, Problem, Severity};
 
 /// Checks all files.
@@ -122,9 +123,13 @@ impl Verdict {
             recent.would_change,
             recent.looked_at
         );
+        // Of a register without an instance there is nothing to confirm: a start is a decision.
+        let confirmable = unsettled.would_change > 0 && instance.register.is_none();
+        let how = confirmable.then(|| format!("{}: {}", self.file, how_to_confirm(&view.digest)));
         let text = std::iter::once(self.text.clone())
             .chain(lines)
-            .chain([last]);
+            .chain([last])
+            .chain(how);
         self.text = text.collect::<Vec<_>>().join("\n");
         self.comparison = Some(told.into_json());
         Ok(())

@@ -14,6 +14,7 @@ mod explain;
 mod failure;
 mod instance;
 mod operations;
+mod reload;
 mod report;
 mod resources;
 pub mod serve;
@@ -59,6 +60,7 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
         Command::Operations(command) => one_thread()?.block_on(operations::run(&command, json)),
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
         Command::Report(command) => one_thread()?.block_on(report::run(&command, json)),
+        Command::Reload(command) => one_thread()?.block_on(reload::run(&command, json)),
         Command::Store(command) => store::run(&command, json),
         Command::Version => Ok(version::text(json)),
     }

@@ -37,7 +37,7 @@ pub async fn run(serve: &Serve) -> Result<String, Failure> {
     let reload = async {
         while hang_up.recv().await.is_some() {
             // It has said in the log what came of it.
-            let _outcome = reloader.reload("SIGHUP").await;
+            let _reload = reloader.reload("SIGHUP", None).await;
         }
         std::future::pending::<std::convert::Infallible>().await
     };

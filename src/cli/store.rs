@@ -5,9 +5,11 @@
 //! What it does not do: restore. A copy is put in place by hand, and the next start asks whether it may
 //! be used.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 
-use super::arguments::{Store, StoreBackup};
+use super::arguments::{Store, StoreBackup, StoreMend};
 use super::failure::Failure;
 use super::table::{clean, shell_word};
 use crate::app::stopped;
@@ -17,19 +19,12 @@ use crate::config;
 pub(super) fn run(command: &Store, json: bool) -> Result<String, Failure> {
     match command {
         Store::Backup(backup) => self::backup(backup, json),
+        Store::Mend(mend) => self::mend(mend, json),
     }
 }
 
 fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
-    let register = match (&backup.register, &backup.config) {
-        (Some(register), _) => register.clone(),
-        (None, Some(file)) => config::load(file).map_err(Failure::Config)?.0.register.path,
-        (None, None) => {
-            return Err(Failure::Usage(
-                "say which register with --register or --config".to_owned(),
-            ));
-        }
-    };
+    let register = directory(backup.register.as_ref(), backup.config.as_ref())?;
     let copied = stopped::backup(&register, &backup.to)?;
     if json {
         let told = json!({
@@ -52,4 +47,27 @@ fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
         copied.position,
         clean(&register.display().to_string()),
     ))
+}
+
+fn mend(mend: &StoreMend, json: bool) -> Result<String, Failure> {
+    let register = directory(mend.register.as_ref(), mend.config.as_ref())?;
+    stopped::mend(&register)?;
+    let register = register.display().to_string();
+    if json {
+        return Ok(format!("{:#}", json!({"mended": register})));
+    }
+    Ok(format!(
+        "{} was read through and written anew with checksums\n",
+        clean(&register)
+    ))
+}
+
+fn directory(register: Option<&PathBuf>, config: Option<&PathBuf>) -> Result<PathBuf, Failure> {
+    match (register, config) {
+        (Some(register), _) => Ok(register.clone()),
+        (None, Some(file)) => Ok(config::load(file).map_err(Failure::Config)?.0.register.path),
+        (None, None) => Err(Failure::Usage(
+            "say which register with --register or --config".to_owned(),
+        )),
+    }
 }

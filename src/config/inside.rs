@@ -7,7 +7,6 @@
 //! What it does not do: read YAML. Where the file cannot be followed, the scalar's own place stands
 //! for all of it.
 
-use std::iter::Peekable;
 use std::str::Chars;
 
 use saphyr_parser::ScalarStyle;
@@ -26,21 +25,8 @@ pub(super) enum Inside {
 }
 
 impl Inside {
-    /// Follows `text` through the file from where its scalar begins.
-    pub(super) fn of(source: &str, at: Place, text: &str, style: ScalarStyle) -> Self {
-        let from = |line: usize, column: usize| {
-            let line = source.split_inclusive('\n').nth(line.checked_sub(1)?)?;
-            let skipped: usize = line
-                .chars()
-                .take(column.checked_sub(1)?)
-                .map(char::len_utf8)
-                .sum();
-            let start = line.as_ptr().addr().checked_sub(source.as_ptr().addr())?;
-            source.get(start.checked_add(skipped)?..)
-        };
-        let Some(written) = from(at.line, at.column) else {
-            return Self::Unknown;
-        };
+    /// Follows `text` through the file from where its scalar begins: `written`.
+    pub(super) fn of(written: &str, at: Place, text: &str, style: ScalarStyle) -> Self {
         let quotes = usize::from(matches!(
             style,
             ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted
@@ -53,10 +39,11 @@ impl Inside {
             return Self::Shift(quotes);
         }
         let mut cursor = Cursor {
-            rest: written.chars().peekable(),
+            rest: written.chars(),
             at,
             in_fold: false,
             indent: 0,
+            solid: None,
         };
         let places = if is_block {
             cursor.block(written, text, style)
@@ -90,13 +77,57 @@ impl Inside {
     }
 }
 
+/// A file, walked through from its beginning to its end.
+#[derive(Debug)]
+pub(super) struct Walk<'s> {
+    source: &'s str,
+    rest: &'s str,
+    at: Place,
+}
+
+impl<'s> Walk<'s> {
+    pub(super) fn through(source: &'s str) -> Self {
+        Self {
+            source,
+            rest: source,
+            at: Place::START,
+        }
+    }
+
+    /// The file from there on; `None` if there is no such place. Scalars come in their order, so that no
+    /// part of the file is walked twice; for an earlier one it begins anew.
+    pub(super) fn from(&mut self, place: Place) -> Option<&'s str> {
+        if place < self.at {
+            *self = Self::through(self.source);
+        }
+        while self.at.line < place.line {
+            let (_, rest) = self.rest.split_once('\n')?;
+            self.rest = rest;
+            self.at = Place {
+                line: self.at.line.saturating_add(1),
+                column: 1,
+            };
+        }
+        while self.at.column < place.column {
+            let mut ahead = self.rest.chars();
+            ahead.next().filter(|passed| *passed != '\n')?;
+            self.rest = ahead.as_str();
+            self.at.column = self.at.column.saturating_add(1);
+        }
+        Some(self.rest)
+    }
+}
+
 struct Cursor<'s> {
-    rest: Peekable<Chars<'s>>,
+    rest: Chars<'s>,
     at: Place,
     /// Within the line ends between two lines of text.
     in_fold: bool,
     /// Of a block's lines.
     indent: usize,
+    /// So many bytes before the end stands something other than a blank, with nothing but blanks between
+    /// here and there: looked for once, not at every blank.
+    solid: Option<usize>,
 }
 
 impl Cursor<'_> {
@@ -115,7 +146,7 @@ impl Cursor<'_> {
 
     fn blanks(&mut self, most: usize) {
         for _ in 0..most {
-            if !matches!(self.rest.peek(), Some(' ' | '\t')) {
+            if !self.rest.as_str().starts_with([' ', '\t']) {
                 break;
             }
             self.step();
@@ -150,9 +181,17 @@ impl Cursor<'_> {
     }
 
     /// Is there nothing but blanks before the end of the line?
-    fn is_at_line_end(&self) -> bool {
-        let mut ahead = self.rest.clone();
-        ahead.find(|character| !matches!(character, ' ' | '\t' | '\r')) == Some('\n')
+    fn is_at_line_end(&mut self) -> bool {
+        let rest = self.rest.as_str();
+        if self.solid.is_some_and(|solid| solid <= rest.len()) {
+            return false;
+        }
+        let ahead = rest.trim_start_matches([' ', '\t', '\r']);
+        if ahead.starts_with('\n') {
+            return true;
+        }
+        self.solid = Some(ahead.len());
+        false
     }
 
     /// One line end is a space; of more, all but the first stay.
@@ -178,8 +217,7 @@ impl Cursor<'_> {
     /// `\` at the end of a line says that the next one goes on.
     fn skip_joined_lines(&mut self) {
         loop {
-            let mut ahead = self.rest.clone();
-            if (ahead.next(), ahead.next()) != (Some('\\'), Some('\n')) {
+            if !self.rest.as_str().starts_with("\\\n") {
                 return;
             }
             self.step();
@@ -243,7 +281,7 @@ impl Cursor<'_> {
         }
         self.blanks(self.indent);
         let again = folds && wanted == '\n' && !std::mem::replace(&mut self.in_fold, true);
-        if again && self.rest.peek() == Some(&'\n') {
+        if again && self.rest.as_str().starts_with('\n') {
             self.step();
             self.blanks(self.indent);
         }

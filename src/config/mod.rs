@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod answers;
+mod callers;
 mod encryption;
 mod field;
 mod inside;
@@ -24,6 +25,7 @@ mod settings;
 mod tree;
 
 pub use answers::AnswerRules;
+pub use callers::{CertificateName, ClientCertificates, ListenTls, PrincipalPart};
 pub use encryption::EncryptionKey;
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use schema::schema;

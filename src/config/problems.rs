@@ -35,6 +35,9 @@ pub struct Problem {
     pub severity: Severity,
 }
 
+/// So many problems are kept: nobody reads more, and a file can have very many.
+const KEPT: usize = 1_000;
+
 /// A line and a column, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
@@ -105,8 +108,23 @@ impl Findings {
         self.push(path, at, message.into(), Severity::Warning);
     }
 
+    /// The first error is always among those that are kept.
     fn push(&self, path: &str, at: Place, message: String, severity: Severity) {
-        self.problems.borrow_mut().push(Problem {
+        let mut problems = self.problems.borrow_mut();
+        let room = match severity {
+            Severity::Error => KEPT,
+            Severity::Warning => KEPT / 2,
+        };
+        if problems.len() >= room {
+            return;
+        }
+        let last = problems.len().saturating_add(1) == KEPT;
+        let message = if last {
+            "more is wrong than is listed here".to_owned()
+        } else {
+            message
+        };
+        problems.push(Problem {
             path: path.to_owned(),
             line: at.line,
             column: at.column,

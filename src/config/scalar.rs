@@ -61,9 +61,12 @@ fn status(text: &str) -> Option<u16> {
 
 /// The known word that was probably meant.
 pub(super) fn nearest(word: &str, known: &[&'static str]) -> Option<&'static str> {
-    let allowed = word.chars().count().div_ceil(4).min(3);
+    let length = word.chars().count();
+    let allowed = length.div_ceil(4).min(3);
     known
         .iter()
+        // Every character more or less is a slip of its own.
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= allowed)
         .map(|candidate| (distance(word, candidate), *candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min()

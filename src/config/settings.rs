@@ -13,6 +13,7 @@ use std::time::Duration;
 use http::{HeaderName, Method, Uri};
 
 use super::answers::AnswerRules;
+use super::callers::{ListenTls, PrincipalPart};
 use super::encryption::EncryptionKey;
 use super::secret::Secret;
 use crate::expression::{
@@ -107,8 +108,11 @@ pub struct Upstream {
     pub id: UpstreamId,
     /// Where callers reach it.
     pub listen: SocketAddr,
-    /// Headers that select an account or a caller: part of every operation's identity. Empty: none.
-    pub principal: Vec<HeaderName>,
+    /// How callers speak TLS to it; `None`: in the clear.
+    pub listen_tls: Option<ListenTls>,
+    /// What selects an account or a caller: part of every operation's identity. Empty: none. A
+    /// certificate stands here only where `listen_tls` asks for it.
+    pub principal: Vec<PrincipalPart>,
     /// Where it is: `http` or `https` with a host; neither path nor query.
     pub url: Uri,
     /// TLS beyond the platform's roots.

@@ -1,18 +1,30 @@
 //! YAML as a tree that knows where everything stands.
 //!
 //! What always holds: the tree is no larger than the file: anchors, aliases and tags are refused, so
-//! nothing can multiply; a key stands once in its map; nesting is bounded. Building goes on after a
-//! problem wherever the file can still be read.
+//! nothing can multiply; a key stands once in its map; nesting is bounded, and so is the length of keys
+//! and texts and the number of neighbours, so that reading takes time in proportion to the file. Building
+//! goes on after a problem wherever the file can still be read.
 //!
 //! What it does not do: know any field. Scalars stay text; what they mean is the reader's.
 
+use std::collections::HashSet;
+
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
-use super::inside::Inside;
+use super::inside::{Inside, Walk};
 use super::problems::{Findings, Place};
 
 /// Deeper than any config has reason to be.
 const DEEPEST: usize = 32;
+
+/// Longer than any name has reason to be. Paths are made of keys, and every problem has one.
+const LONGEST_KEY: usize = 256;
+
+/// Longer than any value has reason to be: long ones come from files.
+const LONGEST_TEXT: usize = 8 << 10;
+
+/// More than any list or map has reason to hold. Neighbours are compared with each other.
+const MOST: usize = 4_096;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -45,7 +57,7 @@ pub(super) struct Entry {
 /// Builds the tree; `None` if the file cannot be read as YAML at all.
 pub(super) fn build(text: &str, findings: &Findings) -> Option<Node> {
     let mut builder = Builder {
-        source: text,
+        walk: Walk::through(text),
         findings,
         open: Vec::new(),
         root: None,
@@ -69,7 +81,7 @@ pub(super) fn build(text: &str, findings: &Findings) -> Option<Node> {
 }
 
 struct Builder<'f> {
-    source: &'f str,
+    walk: Walk<'f>,
     findings: &'f Findings,
     open: Vec<Open>,
     root: Option<Node>,
@@ -85,6 +97,8 @@ enum Open {
     Map {
         at: Place,
         entries: Vec<Entry>,
+        /// Of all entries.
+        names: HashSet<String>,
         key: Key,
     },
 }
@@ -120,7 +134,7 @@ impl Builder<'_> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_marks(at, anchor, tag.is_some());
-                let value = scalar(self.source, &text, style, at);
+                let value = self.scalar(&text, style, at);
                 self.place(Node { at, value });
             }
             Event::SequenceStart(anchor, tag) => {
@@ -134,6 +148,7 @@ impl Builder<'_> {
                 self.enter(Open::Map {
                     at,
                     entries,
+                    names: HashSet::new(),
                     key: Key::Awaited,
                 })?;
             }
@@ -171,17 +186,45 @@ impl Builder<'_> {
     fn place(&mut self, node: Node) {
         match self.open.last_mut() {
             None => self.root = Some(node),
+            Some(Open::List { items, .. }) if items.len() >= MOST => {
+                too_many(self.findings, node.at);
+            }
             Some(Open::List { items, .. }) => items.push(node),
-            Some(Open::Map { entries, key, .. }) => match std::mem::replace(key, Key::Awaited) {
+            Some(Open::Map {
+                entries,
+                names,
+                key,
+                ..
+            }) => match std::mem::replace(key, Key::Awaited) {
                 Key::Awaited => *key = read_key(node, self.findings),
                 Key::Unusable => {}
-                Key::Named(name, at) if entries.iter().any(|entry| entry.key == name) => {
+                Key::Named(name, at) if !names.insert(name.clone()) => {
                     let message = format!("`{name}` stands twice in this map");
                     self.findings.error("", at, message);
                 }
+                Key::Named(_, at) if entries.len() >= MOST => too_many(self.findings, at),
                 Key::Named(key, at) => entries.push(Entry { key, at, node }),
             },
         }
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, at: Place) -> Value {
+        if style == ScalarStyle::Plain && matches!(text, "" | "~" | "null") {
+            return Value::Null;
+        }
+        if text.len() > LONGEST_TEXT {
+            let message = format!("a text is at most {LONGEST_TEXT} bytes long");
+            self.findings.error("", at, message);
+            return Value::Null;
+        }
+        let written = self.walk.from(at);
+        let inside = written.map_or(Inside::Unknown, |written| {
+            Inside::of(written, at, text, style)
+        });
+        Value::Scalar(Scalar {
+            text: text.to_owned(),
+            inside,
+        })
     }
 
     fn refuse_sharing(&self, at: Place) {
@@ -199,24 +242,24 @@ impl Builder<'_> {
     }
 }
 
+fn too_many(findings: &Findings, at: Place) {
+    let message = format!("a list or a map has at most {MOST} entries");
+    findings.error("", at, message);
+}
+
 fn read_key(node: Node, findings: &Findings) -> Key {
     match node.value {
+        Value::Scalar(scalar) if scalar.text.len() > LONGEST_KEY => {
+            let message = format!("a key is at most {LONGEST_KEY} bytes long");
+            findings.error("", node.at, message);
+            Key::Unusable
+        }
         Value::Scalar(scalar) => Key::Named(scalar.text, node.at),
         Value::Null | Value::List(_) | Value::Map(_) => {
             findings.error("", node.at, "a key is a name");
             Key::Unusable
         }
     }
-}
-
-fn scalar(source: &str, text: &str, style: ScalarStyle, at: Place) -> Value {
-    if style == ScalarStyle::Plain && matches!(text, "" | "~" | "null") {
-        return Value::Null;
-    }
-    Value::Scalar(Scalar {
-        text: text.to_owned(),
-        inside: Inside::of(source, at, text, style),
-    })
 }
 
 /// The parser counts lines from 1 and columns from 0.
@@ -280,6 +323,7 @@ mod tests {
         found("? [a]\n: 1\n", 1, 3, "a key is a name");
         found("a: 1\n---\nb: 1\n", 2, 1, "one document");
         found("a: [1\nb: 2\n", 2, 2, "is not YAML");
+        found(&format!("{}: 1\n", "k".repeat(257)), 1, 1, "at most 256");
         let deep = "[".repeat(40);
         assert!(
             problems(&deep)

@@ -169,6 +169,20 @@ impl Dispatcher {
         told
     }
 
+    /// Ends an attempt that was granted and will not be made, like any other: recorded, for as long as it
+    /// takes, and told to everybody who waits.
+    pub async fn give_up(&self, permit: Permit, why: Unsent) {
+        let ticket = self.waiters.watch(&permit.grant().key);
+        let receipt = permit.finish(Evidence::NotSent(why));
+        let dispatcher = self.clone();
+        let recorded = self.supervisor.effect(async move {
+            let nobody = Telling::<fn(Report)>::Nobody;
+            dispatcher.settle_receipt(&ticket, receipt, nobody).await;
+        });
+        // If the task dies the attempt is overdue in the end, as after any death.
+        let _ = recorded.await;
+    }
+
     async fn make(
         &self,
         permit: Permit,

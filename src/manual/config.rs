@@ -31,7 +31,7 @@
 //! where several could have named an operation, an unsettled one counts as changed and a settled one does
 //! not; of a
 //! register alone those are not known, and what is compared is the recorded name with what the new rules
-//! could make. That notices a rule that is gone or has another form, but not, for example, a caller's key
+//! could make. So is `principal` by certificate, always: certificates are not stored. That notices a rule that is gone or has another form, but not, for example, a caller's key
 //! that is now looked for in another header. **Prefer `--admin`.** Secrets of the new config are not read
 //! by the instance.
 //!
@@ -47,7 +47,8 @@
 //! (and why the ones before it do not match), the parts of the identity with their values, principal,
 //! resource, token, fingerprint, the key that the upstream would get, the policy; or the problem that the
 //! caller would see. `@FILE` instead of words is a captured HTTP/1.1 request. Values of fields that are
-//! credentials by their name are not shown. It opens no register: whether a token is stale and whether it
+//! credentials by their name are not shown. `--client-cert FILE`, or curl's `--cert FILE`, is the
+//! certificate that the caller shows; it is read and not verified. It opens no register: whether a token is stale and whether it
 //! is a repeat is not said.
 //!
 //! With `--and` and a second request it says whether both are one operation, and if not, which value
@@ -63,15 +64,34 @@
 //! |---|---|
 //! | is fine | it is put in force as a whole. Listeners that stay keep their sockets and connections; new ones are opened, others closed when their requests are done. Effects in flight keep the rules that they were admitted under, and operations the settle policy that is recorded with them; whatever comes next goes by the new config. Log: `another config is in force`, with both digests |
 //! | has a problem | the old one stays; the log lists every problem with its place |
-//! | would change an unsettled operation, as above | the old one stays; the log names up to ten of them. It is judged again every half minute, since they may get settled; settle them with `fencepost operations`, or restart to use it all the same: the start says in the log what it leaves behind |
+//! | would change an unsettled operation, as above | the old one stays; the log names up to ten of them. It is judged again every half minute, since they may get settled; settle them with `fencepost operations`, or confirm it as below |
 //! | would change settled operations only | it is put in force, with a warning that counts them |
 //! | changes `tenant`, `register`, `admin.address`, `health.address`, or operators from none to some | the old one stays; the log names what cannot change while running |
-//! | has an upstream that cannot be used, or an address that cannot be had | the old one stays |
+//! | has other certificates for a listener (`listen_tls`), in the config or in its files | whoever connects from now on meets the new ones; connections that are open stay what they were, in TLS or not, with the caller that they had |
+//! | has certificates or an upstream that cannot be used, or an address that cannot be had | the old one stays |
+//!
+//! # A config that was refused, all the same
+//!
+//! The refusal, in the log and in `GET /v1/config`, ends with what to type; so does `check --admin`:
+//!
+//! ```sh
+//! fencepost reload --accept-identity-changes DIGEST --reason 'looked up at the bank' --config fencepost.yaml
+//! ```
+//!
+//! It confirms the file with that digest and no other: has it changed since, it is refused again. Only a
+//! named operator can; his name, the digest and the reason go into the log of every operation that changes
+//! (`fencepost operations show`). **A repeat of such an operation is a new one and is sent**, although
+//! nobody knows whether the first one took effect. Without `--accept-identity-changes` the command does what
+//! SIGHUP does, and says what came of it. A start with another config asks nobody: it says in the log what
+//! it leaves behind.
+//!
+//! # What is in force
 //!
 //! `fencepost_config_reloads_total{result="applied"|"invalid"|"refused"}` counts; `GET /v1/config` on the
 //! operators' listener says which config is in force, since when, and what became of the last one that
 //! was read; `/readyz` has the digest too. The digest is the SHA-256 of the file: `sha256sum` makes it.
 //!
 //! Where names change, admissions are held for the moment in which the register is looked at and the new
-//! names are put in force, so that none slips through under the old ones. A request that was read before
-//! and not yet admitted is told `503 draining` and to send again; nothing of it was sent.
+//! names are put in force, so that none slips through under the old ones; for a few seconds at most, or the
+//! old config stays. A request that was read before and not yet admitted is told `503 draining`, that the
+//! config changed, and to send again; nothing of it was sent.

@@ -40,6 +40,34 @@
 //! accounts is two operations, with two keys at the upstream. A listener that others than the worker
 //! beside it can reach must choose: name what tells its callers apart, or write `principal: none`.
 //!
+//! A header is what a caller says of himself: fine for accounts that the upstream checks with his
+//! credential, not for keeping callers apart who do not trust each other. They prove who they are:
+//!
+//! ```yaml
+//! listen: 0.0.0.0:15001
+//! listen_tls: { cert: /etc/tls/cert.pem, key: /etc/tls/key.pem, client_ca: /etc/tls/callers.pem }
+//! principal: [ { client_certificate: subject } ]
+//! ```
+//!
+//! | `client_certificate` | what names the caller | a renewed certificate is |
+//! |---|---|---|
+//! | `subject` | the whole subject, byte by byte: an authority that writes the same name as another kind of text has named another caller | the same caller |
+//! | `uri` | the one URI among the alternative names, byte by byte: a SPIFFE id | the same caller |
+//! | `dns` | the one DNS name among them; capitals do not count, a wildcard is none | the same caller |
+//! | `fingerprint` | SHA-256 of all of it | **another caller**: a repeat after the renewal is a new operation, and is sent |
+//!
+//! Serial number and issuer are not on offer: they change with every renewal. A certificate without that
+//! name, or with two of its kind, and a caller without a certificate (`client: optional`), get `400
+//! identity-missing` for every effect; they are never taken for a default account. With `client: require`,
+//! the default, nobody without a valid certificate gets past the handshake. Whatever headers say of
+//! certificates (`X-Forwarded-Client-Cert`) is not looked at. Whoever is in `client_ca` decides on
+//! names: authorities that name callers independently of each other belong to listeners, and upstreams,
+//! of their own. Revocation lists are not read: let certificates of callers be short-lived. Several parts
+//! count together: `[ { client_certificate: uri }, { header: X-Account } ]`.
+//!
+//! A connection is its caller's until it is closed, also past the end of the certificate that opened it;
+//! no TLS session is resumed, so each new one proves it again.
+//!
 //! Credentials rotate, so which one a request carries is never part of its identity or meaning. But an
 //! answer to a request that carried one (`Authorization`, `Cookie`, `X-Api-Key`, `Api-Key`,
 //! `X-Auth-Token`, `X-Access-Token`) is for callers who carry one too: `403 credential-required`. It is

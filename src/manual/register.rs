@@ -1,7 +1,8 @@
 //! The embedded register: where to put it, what it keeps, and what happens in each fault.
 //!
 //! It is one directory, owned by one process. `register.db` (with `-wal` and `-shm` beside it while in
-//! use) is an SQLite database that you may look into with `sqlite3 -readonly`; `key` seals the stored
+//! use) is an SQLite database that you may look into with `sqlite3 -readonly`, and never without that (see
+//! "Looking into it"); `key` seals the stored
 //! requests and answers in it; `lock` tells who owns it; `witness` remembers how far it has come;
 //! `reserve` is room on the disk for the day that it is full. **It fences only the callers of its one
 //! process.**
@@ -29,12 +30,14 @@
 //! | the volume is read-only, or away | the start is refused; while running as a failed commit | the path in the message, "Read-only file system" | mount it, start |
 //! | a second process is started on it | none | that one ends: "in use by another process"; also while the first is frozen or poisoned | – |
 //! | one record is damaged | `503 store-unavailable` for that operation alone | its id in the log. It cannot be resolved either | restore a backup |
-//! | the database is damaged | the start is refused: up to 32 MiB it is read whole, because a damaged index can answer "never seen" without any error, and what was never seen is sent. In a larger one, damage that SQLite notices fails the commit that meets it | "is damaged", with what SQLite found; "is not a register" if not even its head is right | restore a backup. `store backup` reads all of every copy, of whatever size: make them |
+//! | a page of the database is torn or decayed | each page carries a checksum, compared at every read from the file. Met at the start, and up to 32 MiB it is read whole then: the start is refused. Met at work: `503 store-unavailable` from then on for whatever would be sent, because nobody knows what else is lost | "is damaged", "its checksum does not match"; "is not a register" if not even its head is right; at work `/readyz` 503 and "the register is damaged, and poisoned by it" | restore a backup, on a disk that you trust. `store backup` reads all of every copy, of whatever size: make them. A page that nobody reads harms nobody |
+//! | the disk lost a write: a page is whole, and old | checksums cannot see it. Up to 32 MiB the start is refused if the page contradicts others, which an index that lost an entry does. In a larger register it goes unnoticed until a backup is made, or for good: what it has forgotten would be sent again | as above; `store backup` says what contradicts what | a disk that keeps what fsync promised. Restore a backup |
+//! | another program wrote to the file | as for a torn page: what it wrote carries no checksums | as for a torn page | see "Looking into it" |
 //! | the log beside it (`-wal`) is damaged | the start is refused if its witness saw commits that are lost with it, which it does within about a second | "may have been restored or copied" | as for a restored register, below |
 //! | the witness cannot be written | none | "the register's witness cannot be written": until it can, a restored register may go unnoticed | make its place writable |
 //! | it was written by a newer version | the start is refused | "has format N" | run that version; nothing was changed |
-//! | it was written by an older version | – | "was brought from format 2 to format 3" | nothing. There is no way back: keep a backup from before an upgrade. With millions of operations it takes minutes; interrupted, nothing was changed, and the next start begins again |
-//! | … and cannot be brought up to date | the start is refused: no room on the disk (about 50 bytes an operation are needed), or an identity stands twice in it | "cannot be brought up to date", and why | make room; else restore a backup. Nothing was changed |
+//! | it was written by an older version | – | "was brought from format 3 to format 4" | nothing. There is no way back: keep a backup from before an upgrade. All of it is read, and written anew beside it (`register.db.new`) with checksums: with millions of operations it takes minutes; interrupted, nothing was changed, and the next start begins again |
+//! | … and cannot be brought up to date | the start is refused: no room on the disk (as much again as the register takes, while it lasts; a quarter more for formats 1 and 2), somebody has the file open, it is damaged, or an identity stands twice in it | "cannot be brought up to date", "in use" or "is damaged", and why | make room, close the other program; else restore a backup. Nothing was changed |
 //! | the key file is gone | the start is refused | which file | put it back. Without it the stored requests and answers are lost; nothing can bring them back |
 //! | a copy or an older state of it is started | the start is refused | "may have been restored or copied", with how far the register and its witness had come | see below |
 //! | the wall clock is set, the machine sleeps | none: deadlines count on a clock that goes on during sleep and cannot be set. A key towards an upstream counts as old as the oldest clock says | after a large step forward, lost answers that wait for a person rather than being sent again | set the clock right |
@@ -44,6 +47,28 @@
 //! refused for damage or as restored, but not on a volume that cannot be written.
 //!
 //! The faults of the disk and the damage were tried on the program as it ships (`tests/it/faults`).
+//!
+//! What checksums do not see: a lost write (above), a whole page that was written to the wrong place, and
+//! damage to the log between the commit that wrote it and the checkpoint that moves it into the file, some
+//! seconds under load, while it is mostly read from memory. A log that is found at a start has checksums of
+//! its own, and ends where one does not match; its witness notices what is lost by that.
+//!
+//! # Looking into it
+//!
+//! `sqlite3 -readonly register.db` may look at any time. Without `-readonly`, `sqlite3` moves what it finds
+//! in the log into the file when it ends, if nobody else has it open: nothing after an orderly stop, and all of
+//! the log after a crash. It writes no checksums, so that the next start is refused: "its checksum does
+//! not match". The same goes for everything that you change with it. If you are sure that this is what
+//! happened, and not the disk:
+//!
+//! ```sh
+//! fencepost store mend --config fencepost.yaml
+//! ```
+//!
+//! reads the stopped register through without checksums, holds every index against its table and every identity
+//! against its place, writes it anew with checksums, and notes in `history` who did it. What contradicts
+//! itself is refused. What was changed without contradiction stays, and counts as written: a page that the disk
+//! tore may be such a one, so on a disk that failed restore a backup instead.
 //!
 //! # What it remembers
 //!

@@ -43,6 +43,11 @@
 //! taken over. An operation that is let in although its token is stale or missing is on the wire like any
 //! other: while it is unsettled, newer ones of its resource wait for it, as the contract says.
 //!
+//! What is not refused is what a token would be refused for. A resource that an operator cancelled is
+//! closed in all three modes, `410 resource-cancelled`: a cancel is a person's word, not a verdict on a
+//! token, and whoever types it needs to know that nothing goes out any more. (Under `mode: observe`
+//! nothing is enforced, a cancel neither.)
+//!
 //! # And the rest: `unlisted: observe | protect | deny | pass`
 //!
 //! Unsafe requests that no effect matches: forwarded and counted, an effect named by the caller's key,

@@ -290,6 +290,7 @@ fn identified_here(seen: &Seen, body: Bytes) -> Result<Identified, Unidentified>
         params: &seen.params,
         head: &seen.head,
         body,
+        caller: &seen.caller,
         first_attempt: seen.attempt,
     };
     identify(scope, effect)

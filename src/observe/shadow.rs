@@ -214,7 +214,8 @@ fn judged(view: &View, admit: &Admit) -> Option<(Changes, Admission)> {
         | Reply::Resend(_)
         | Reply::Parked(_)
         | Reply::Resolved(_)
-        | Reply::Steered(_) => None,
+        | Reply::Steered(_)
+        | Reply::Noted(_) => None,
     }
 }
 

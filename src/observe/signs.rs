@@ -73,6 +73,7 @@ fn lacking(fault: &Fault) -> Option<Finding> {
         | Fault::BodyTooLarge { .. }
         | Fault::Overloaded
         | Fault::Draining
+        | Fault::ConfigChanged
         | Fault::OperationInFlight
         | Fault::OutcomeUncertain { .. }
         | Fault::UpstreamUnreachable

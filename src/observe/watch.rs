@@ -22,6 +22,7 @@ use crate::protocol::outcome::{Evidence, Interruption, Phase};
 use crate::protocol::time::Moment;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::body::BodyBudget;
+use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::overheard::{Ear, Heard};
 
@@ -64,6 +65,8 @@ pub struct Seen {
     pub params: PathParams,
     /// Its head, as received.
     pub head: Parts,
+    /// Who sent it.
+    pub caller: Caller,
     /// The attempt that it would be.
     pub attempt: AttemptId,
     /// When it came.

@@ -125,11 +125,13 @@ impl Desk<'_> {
         rejection: Rejection,
     ) -> Result<(), Rejection> {
         match self.fenced().map(|(_, policy)| policy.token) {
-            Some(TokenMode::Observe) => {
+            Some(TokenMode::Observe) if !broken(Rule::ObservedIsLetPass) => {
                 self.would_refuse.get_or_insert(rejection);
                 Ok(())
             }
-            Some(TokenMode::Require | TokenMode::Prefer) | None => Err(rejection),
+            Some(TokenMode::Require | TokenMode::Prefer | TokenMode::Observe) | None => {
+                Err(rejection)
+            }
         }
     }
 
@@ -144,7 +146,9 @@ impl Desk<'_> {
         match fence.judge(self.view.epoch, &self.view.lease, &presented, &policy) {
             Standing::NoToken => Ok(Caller::Tokenless),
             Standing::Valid { token, .. } => {
-                let raised = fence.raise(token, &presented);
+                let observed = policy.token == TokenMode::Observe;
+                let raised = !(observed && broken(Rule::ObservedRaisesTheMark))
+                    && fence.raise(token, &presented);
                 self.fence_changed |= raised && !broken(Rule::MarkRisesWhateverFollows);
                 Ok(Caller::Holder(token))
             }

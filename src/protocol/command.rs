@@ -35,6 +35,20 @@ pub enum Command {
     Resolve(Resolve),
     /// A person cancels, advances or reopens a resource.
     Steer(Steer),
+    /// Something was decided that concerns an operation and leaves its record as it is.
+    Note(Note),
+}
+
+impl Command {
+    /// May an attempt come of it?
+    pub fn asks_for_attempt(&self) -> bool {
+        match self {
+            Self::Admit(_) | Self::Resend(_) => true,
+            Self::Record(_) | Self::Park(_) | Self::Resolve(_) | Self::Steer(_) | Self::Note(_) => {
+                false
+            }
+        }
+    }
 }
 
 /// A caller's request for an effect.
@@ -190,6 +204,17 @@ pub enum Steering {
     Reopen,
 }
 
+/// A line for the event log of an operation, whatever state it is in.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Of which operation.
+    pub key: OperationKey,
+    /// What was decided and by whom, in words for a person; no customer content.
+    pub text: String,
+    /// When.
+    pub at: Moment,
+}
+
 /// What a decision writes and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -261,6 +286,8 @@ pub enum Reply {
     Resolved(Resolved),
     /// To `Steer`.
     Steered(Steered),
+    /// To `Note`: is there such an operation?
+    Noted(bool),
 }
 
 /// What admission decided. `would_refuse` is what `observe` lets pass.

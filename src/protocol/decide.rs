@@ -9,7 +9,7 @@
 use super::admission;
 use super::broken::{Rule, broken};
 use super::command::{
-    Changes, Command, Decision, Event, Grant, Park, Record as RecordCommand, Recorded, Reply,
+    Changes, Command, Decision, Event, Grant, Note, Park, Record as RecordCommand, Recorded, Reply,
     RequestChange, Resend, ResendReply, Resolution, Resolve, Resolved,
 };
 use super::fence::Fence;
@@ -32,6 +32,7 @@ pub fn decide(view: &View, command: &Command) -> Decision {
         Command::Park(park) => self::park(view, park),
         Command::Resolve(resolve) => self::resolve(view, resolve),
         Command::Steer(steer) => steer::steer(view, steer),
+        Command::Note(note) => self::note(view, note),
     }
 }
 
@@ -233,6 +234,22 @@ fn park(view: &View, park: &Park) -> Decision {
         ..Changes::default()
     };
     Decision { changes, reply }
+}
+
+/// Nothing but a line in the log.
+fn note(view: &View, note: &Note) -> Decision {
+    let Some(operation) = operation_of(view) else {
+        return unchanged(Reply::Noted(false));
+    };
+    let event = line(operation, note.at, None, note.text.clone());
+    let changes = Changes {
+        events: vec![event],
+        ..Changes::default()
+    };
+    Decision {
+        changes,
+        reply: Reply::Noted(true),
+    }
 }
 
 /// A person's verdict.

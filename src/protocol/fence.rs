@@ -227,7 +227,7 @@ impl Fence {
         match token {
             // Under `observe` a token below the mark can get here; it changes nothing of the mark's,
             // and is not taken for none: that would stand in the way of every earlier operation.
-            Some(token) if self.mark == Some(token) => {
+            Some(token) if self.mark == Some(token) || broken(Rule::ObservedStaleMovesNothing) => {
                 self.first.get_or_insert_with(|| key.clone());
                 self.sequence = self.sequence.max(sequence);
                 self.latest.generation = Some((self.incarnation, token));

@@ -86,15 +86,9 @@ impl Desk<'_> {
         let (Some(window), Some(first)) = (self.admit.blind_retry, &self.view.keyless) else {
             return Ok(None);
         };
-        let late = self.admit.at.is_past(&first.first_seen, window);
-        let presented = self.admit.presented.as_ref();
-        let resource = presented.map(|shown| &shown.resource.name);
-        let equal = first.origin == IdentityOrigin::Fresh
-            && first.key != self.key
-            && first.state.is_unsettled()
-            && first.place.as_ref().map(|place| &place.resource) == resource
-            && self.admit.meaning.is(&first.fingerprint);
-        if late || !equal {
+        let late = self.admit.at.is_past(&first.first_seen, window) && !broken(Rule::EqualIsRecent);
+        let unheard = late || broken(Rule::EqualWithoutKeyJoins);
+        if unheard || first.key == self.key || !first.is_equal_without_key(self.admit) {
             return Ok(None);
         }
         let ruling = self.answer_from(first, caller)?;
@@ -150,6 +144,27 @@ impl Desk<'_> {
                 Likeness::Same | Likeness::Other,
             ) => Rejection::KeyReused,
         }
+    }
+}
+
+impl Operation {
+    /// Is it one that a request without a key may be the blind retry of: unsettled, without a key too, of
+    /// the same caller, upstream and resource, and the same request? Also where a person has to say how it
+    /// ended: nobody knows that it had no effect. Which stores look for it by.
+    pub fn is_equal_without_key(&self, admit: &Admit) -> bool {
+        let (own, asked) = (&self.key, &admit.key);
+        let presented = admit.presented.as_ref();
+        let resource = presented.map(|shown| &shown.resource.name);
+        let same_resource = self.place.as_ref().map(|place| &place.resource) == resource;
+        let needs_a_person = matches!(self.state, State::NeedsAttention(_));
+        self.origin == IdentityOrigin::Fresh
+            && self.state.is_unsettled()
+            && !(needs_a_person && broken(Rule::EqualWaitsForPerson))
+            && own.tenant == asked.tenant
+            && own.upstream == asked.upstream
+            && own.principal == asked.principal
+            && (same_resource || broken(Rule::EqualIsOfOneResource))
+            && admit.meaning.fingerprint == self.fingerprint
     }
 }
 

@@ -92,7 +92,8 @@ impl World {
             Command::Record(Record { key, .. })
             | Command::Resend(Resend { key, .. })
             | Command::Park(Park { key, .. })
-            | Command::Resolve(Resolve { key, .. }) => {
+            | Command::Resolve(Resolve { key, .. })
+            | Command::Note(Note { key, .. }) => {
                 let resource = self.operations.get(key).and_then(|op| {
                     let name = op.place.as_ref()?.resource.clone();
                     Some(ResourceKey {

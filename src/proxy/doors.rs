@@ -1,7 +1,7 @@
 //! The listeners of an instance, opened and closed while it runs.
 //!
-//! What always holds: a door that stays keeps its socket and its connections, whatever front is put
-//! behind it; one that is closed lets the requests under way on it finish.
+//! What always holds: a door that stays keeps its socket and its connections, whatever is put behind
+//! it: they stay as they were accepted, in TLS or not, with the caller that they had. One that is closed lets the requests under way on it finish.
 //!
 //! What it does not do: bind sockets, or choose fronts (`app`).
 
@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::front::Front;
 use super::listener;
+use super::tls::InboundTls;
 use crate::dispatch::live::Live;
 use crate::protocol::ids::UpstreamId;
 
@@ -34,9 +35,17 @@ pub struct Place {
     pub upstream: UpstreamId,
 }
 
+/// What is behind one.
+pub struct Behind {
+    /// What answers.
+    pub front: Front,
+    /// How connections are accepted from now on; `None`: in the clear.
+    pub tls: Option<InboundTls>,
+}
+
 struct Door {
     place: Place,
-    front: Live<Front>,
+    behind: Live<Behind>,
     closing: CancellationToken,
 }
 
@@ -47,27 +56,27 @@ impl Doors {
     }
 
     /// Opens one.
-    pub fn add(&self, place: Place, socket: TcpListener, front: Front) {
+    pub fn add(&self, place: Place, socket: TcpListener, behind: Behind) {
         let door = Door {
             place,
-            front: Live::new(Arc::new(front)),
+            behind: Live::new(Arc::new(behind)),
             closing: CancellationToken::new(),
         };
-        let served = listener::serve(socket, door.front.clone(), door.closing.clone());
+        let served = listener::serve(socket, door.behind.clone(), door.closing.clone());
         self.listeners.spawn(served);
         self.open().push(door);
     }
 
-    /// Puts another front behind one. Gives it back if no door is there.
-    pub fn put(&self, place: Place, front: Front) -> Option<(Place, Front)> {
+    /// Puts something else behind one, as a whole. Gives it back if no door is there.
+    pub fn put(&self, place: Place, behind: Behind) -> Option<(Place, Behind)> {
         let mut open = self.open();
         match open.iter_mut().find(|door| door.place.is_at(&place)) {
             Some(door) => {
                 door.place = place;
-                door.front.replace(Arc::new(front));
+                door.behind.replace(Arc::new(behind));
                 None
             }
-            None => Some((place, front)),
+            None => Some((place, behind)),
         }
     }
 

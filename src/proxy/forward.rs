@@ -20,6 +20,7 @@ use crate::observe::watch::Seen;
 use crate::protocol::outcome::{Evidence, Interruption, Phase, Unsent};
 use crate::telemetry::errors::chain;
 use crate::upstream::PassThroughError;
+use crate::wire::caller::Caller;
 use crate::wire::hygiene;
 use crate::wire::overheard::Overheard;
 use crate::wire::problem::{self, About, Fault};
@@ -49,7 +50,7 @@ impl Front {
     /// An effect that is only observed: forwarded as it came, and judged beside its way.
     pub(super) async fn observe(
         &self,
-        request: Request<Incoming>,
+        (request, caller): (Request<Incoming>, &Caller),
         name: &str,
         protect: Arc<Protect>,
         params: PathParams,
@@ -66,6 +67,7 @@ impl Front {
             protect,
             params,
             head: head.clone(),
+            caller: caller.clone(),
             attempt: dispatcher.next_attempt(),
             at: dispatcher.clock.now(),
         });

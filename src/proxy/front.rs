@@ -31,6 +31,7 @@ use crate::telemetry::errors::chain;
 use crate::telemetry::metrics::RouteLabels;
 use crate::upstream::PassingBody;
 use crate::wire::body::BodyBudget;
+use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Original, Scope, Unidentified, identify};
 use crate::wire::overheard::Overheard;
@@ -105,6 +106,11 @@ impl Shared {
         }
     }
 
+    /// What it goes by.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
     /// The room for all content that is held.
     pub fn bodies(&self) -> &BodyBudget {
         &self.bodies
@@ -127,8 +133,12 @@ impl Front {
         }
     }
 
-    /// Answers a request, whatever it is.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Content> {
+    /// Answers a request, whatever it is, of whoever is at the other end.
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        caller: &Caller,
+    ) -> Response<Content> {
         let method = request.method().clone();
         match self.router.route(&method, request.uri().path()) {
             Ok(Routed::Pass) => self.pass(request).await,
@@ -151,13 +161,16 @@ impl Front {
                 params,
             }) if protect.is_observed() => {
                 let protect = Arc::clone(protect);
-                self.observe(request, name, protect, params).await
+                self.observe((request, caller), name, protect, params).await
             }
             Ok(Routed::Protect {
                 name,
                 protect,
                 params,
-            }) => self.protect(request, name, &params, protect).await,
+            }) => {
+                self.protect((request, caller), name, &params, protect)
+                    .await
+            }
             Err(fault) => whole(problem::fault(&fault, About::default()), &method),
         }
     }
@@ -165,7 +178,7 @@ impl Front {
     /// An effect: its content is read, its identity found, and then it is carried out.
     async fn protect(
         &self,
-        request: Request<Incoming>,
+        (request, caller): (Request<Incoming>, &Caller),
         name: &str,
         params: &PathParams,
         protect: &Arc<Protect>,
@@ -173,7 +186,7 @@ impl Front {
         let (method, version) = (request.method().clone(), request.version());
         let route = &RouteLabels::new(name, self.gateway.config.id.as_str());
         let metrics = &self.shared.dispatcher.metrics;
-        let (identified, original) = match self.identify(request, params, protect).await {
+        let (identified, original) = match self.identify((request, caller), params, protect).await {
             Ok(identified) => identified,
             Err(refused) => {
                 metrics.rejected(route, refused.name());
@@ -246,7 +259,7 @@ impl Front {
 
     async fn identify(
         &self,
-        request: Request<Incoming>,
+        (request, caller): (Request<Incoming>, &Caller),
         params: &PathParams,
         protect: &Arc<Protect>,
     ) -> Result<(Identified, Original), Unidentified> {
@@ -261,11 +274,12 @@ impl Front {
         })?;
         let first_attempt = self.shared.dispatcher.next_attempt();
         if body.len() <= protect.slow_above() {
-            return self.identify_here(head, body, params, protect, first_attempt);
+            return self.identify_here(head, body, caller, params, protect, first_attempt);
         }
         let (front, params, protect) = (self.clone(), params.clone(), Arc::clone(protect));
+        let caller = caller.clone();
         let identified = tokio::task::spawn_blocking(move || {
-            front.identify_here(head, body, &params, &protect, first_attempt)
+            front.identify_here(head, body, &caller, &params, &protect, first_attempt)
         });
         // It fails only with the process, or with a fault of ours: nothing was sent either way.
         identified.await.unwrap_or(Err(Fault::Draining.into()))
@@ -275,6 +289,7 @@ impl Front {
         &self,
         head: Parts,
         body: Bytes,
+        caller: &Caller,
         params: &PathParams,
         protect: &Protect,
         first_attempt: AttemptId,
@@ -289,6 +304,7 @@ impl Front {
             params,
             head: &head,
             body: body.clone(),
+            caller,
             first_attempt,
         };
         let identified = identify(scope, effect)?;
@@ -327,6 +343,14 @@ pub(super) fn given_up(method: &Method) -> Response<Content> {
 /// The answer to a request that was shed unread.
 pub(super) fn overloaded(method: &Method) -> Response<Content> {
     whole(problem::fault(&Fault::Overloaded, About::default()), method)
+}
+
+/// The answer to a request that was not sent in TLS, to a listener that speaks nothing else.
+pub(super) fn in_the_clear(method: &Method) -> Response<Content> {
+    let fault = Fault::NoRoute {
+        why: "This listener speaks TLS: the URL begins with `https`",
+    };
+    whole(problem::fault(&fault, About::default()), method)
 }
 
 fn respond(told: Told, method: &Method) -> Response<Content> {

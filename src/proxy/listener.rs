@@ -2,9 +2,11 @@
 //!
 //! What always holds: the listener stays open until draining is over, so that callers beside us are
 //! told why instead of being refused a connection; a connection that is idle when draining begins is
-//! closed politely; a head that does not come in time closes its connection.
+//! closed politely; a head that does not come in time closes its connection. Nobody's handshake keeps
+//! another caller waiting, and a request comes with the caller that its connection was opened by, and
+//! with no other.
 //!
-//! What it does not do: look at requests (`front`).
+//! What it does not do: look at requests (`front`), or shake hands (`tls`).
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -17,14 +19,19 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceBuilder, ServiceExt as _};
 
-use super::front::{self, Content, Front};
+use super::doors::Behind;
+use super::front::{self, Content};
+use super::tls::{InboundTls, Opened};
 use crate::dispatch::live::Live;
+use crate::telemetry::errors::chain;
+use crate::wire::caller::Caller;
 
 /// Longest wait for a request head on an open connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,18 +51,23 @@ const REQUESTS: usize = 4_096;
 /// Pause after an accept that failed for want of descriptors or memory.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
+/// A request, and who sent it.
+type Asked = (Request<Incoming>, Caller);
+
 /// Accepts until `closing`, then lets the open connections finish the requests they are reading or
 /// answering. Resolves when the last one is closed.
 ///
-/// Each request is answered by the front in force when it comes, on whatever connection.
-pub async fn serve(listener: TcpListener, front: Live<Front>, closing: CancellationToken) {
+/// Each request is answered by the front in force when it comes, on whatever connection; each
+/// connection is accepted as was in force when it came.
+pub(super) async fn serve(listener: TcpListener, behind: Live<Behind>, closing: CancellationToken) {
+    let answering = behind.clone();
     // One for all connections: its clones share the limit. It fails only by shedding.
     let requests = ServiceBuilder::new()
         .load_shed()
         .concurrency_limit(REQUESTS)
-        .service_fn(move |request| {
-            let front = front.now();
-            async move { Ok::<_, Infallible>(front.answer(request).await) }
+        .service_fn(move |(request, caller): Asked| {
+            let behind = answering.now();
+            async move { Ok::<_, Infallible>(behind.front.answer(request, &caller).await) }
         });
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -77,7 +89,8 @@ pub async fn serve(listener: TcpListener, front: Live<Front>, closing: Cancellat
             tracing::warn!("too many connections: one was closed unread");
             continue;
         };
-        let served = connection(stream, requests.clone(), closing.clone());
+        let tls = behind.now().tls.clone();
+        let served = connection(stream, tls, requests.clone(), closing.clone());
         connections.spawn(async move {
             served.await;
             drop(slot);
@@ -89,14 +102,59 @@ pub async fn serve(listener: TcpListener, front: Live<Front>, closing: Cancellat
     connections.wait().await;
 }
 
-async fn connection<S>(stream: TcpStream, requests: S, closing: CancellationToken)
-where
-    S: Service<Request<Incoming>, Response = Response<Content>> + Clone + Send + 'static,
+async fn connection<S>(
+    stream: TcpStream,
+    tls: Option<InboundTls>,
+    requests: S,
+    closing: CancellationToken,
+) where
+    S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
     S::Future: Send,
 {
     // Small answers leave at once.
     let _refused = stream.set_nodelay(true);
-    let service = service_fn(move |request| answer(requests.clone(), request));
+    match tls {
+        None => speak(stream, Caller::default(), requests, closing).await,
+        // Boxed: a handshake's state is large, and no concern of listeners without it.
+        Some(tls) => Box::pin(secure(stream, tls, requests, closing)).await,
+    }
+}
+
+/// The same after a handshake. One that is not over when the listener closes never will be.
+async fn secure<S>(stream: TcpStream, tls: InboundTls, requests: S, closing: CancellationToken)
+where
+    S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    let peer = stream.peer_addr().ok();
+    let opened = tokio::select! {
+        opened = tls.open(stream) => opened,
+        () = closing.cancelled() => return,
+    };
+    match opened {
+        Ok(Opened::Secure(stream, caller)) => speak(stream, caller, requests, closing).await,
+        Ok(Opened::InTheClear(stream)) => {
+            let told = tower::service_fn(|(request, _): Asked| async move {
+                Ok::<_, Infallible>(front::in_the_clear(request.method()))
+            });
+            speak(stream, Caller::default(), told, closing).await;
+        }
+        Err(error) => {
+            // His certificate is to be mended, and the address is how to find him.
+            let peer = peer.map(tracing::field::display);
+            tracing::info!(peer, error = %chain(&error), "a caller's connection was not opened");
+        }
+    }
+}
+
+/// HTTP/1.1 until one of both has had enough.
+async fn speak<T, S>(stream: T, caller: Caller, requests: S, closing: CancellationToken)
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    let service = service_fn(move |request| answer(requests.clone(), (request, caller.clone())));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -122,11 +180,11 @@ where
 /// Answers a request; sheds it where too many are under way, before anything of it is read or
 /// recorded. A fault of ours is answered too: a bare close invites a blind resend.
 async fn answer(
-    service: impl Service<Request<Incoming>, Response = Response<Content>>,
-    request: Request<Incoming>,
+    service: impl Service<Asked, Response = Response<Content>>,
+    asked: Asked,
 ) -> Result<Response<Content>, Infallible> {
-    let method = request.method().clone();
-    let answered = AssertUnwindSafe(service.oneshot(request)).catch_unwind();
+    let method = asked.0.method().clone();
+    let answered = AssertUnwindSafe(service.oneshot(asked)).catch_unwind();
     Ok(match answered.await {
         Ok(Ok(response)) => response,
         Ok(Err(_shed)) => front::overloaded(&method),

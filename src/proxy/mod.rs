@@ -1,6 +1,6 @@
 //! The reverse proxy: what stands between a worker and the API it calls.
 //!
-//! What lives here: [`doors`] are opened and closed, [`listener`] accepts, [`front`] reads a request and chooses its way, `pipeline`
+//! What lives here: [`doors`] are opened and closed, `listener` accepts ([`tls`] with a handshake), [`front`] reads a request and chooses its way, `pipeline`
 //! carries an effect out, `joining` waits for somebody else's attempt, `reply` tells the caller.
 //!
 //! What always holds: nothing that matches an effect goes upstream but through the pipeline; whatever
@@ -13,8 +13,9 @@ pub mod doors;
 mod forward;
 pub mod front;
 mod joining;
-pub mod listener;
+mod listener;
 mod pipeline;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 mod told;

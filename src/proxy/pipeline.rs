@@ -210,7 +210,7 @@ impl Effect {
         // Under a config that names operations otherwise it would be another one, and a repeat would
         // not find it.
         let Some(names) = self.names.hold().await else {
-            return Err(self.teller.fault(key, &Fault::Draining));
+            return Err(self.teller.fault(key, &Fault::ConfigChanged));
         };
         // Its time runs from here: what waited for a config is not late.
         let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());

@@ -35,6 +35,7 @@ use crate::store::{
 };
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
+use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Original, Scope};
 use crate::wire::reply::Reply;
@@ -44,6 +45,7 @@ mod classes;
 mod commits;
 mod oversized;
 mod races;
+mod unsettled;
 
 const INSTANCE: InstanceId = InstanceId(1);
 
@@ -310,6 +312,7 @@ impl Bench {
             params: &params,
             head: &head,
             body: body.into(),
+            caller: &Caller::default(),
             first_attempt: self.dispatcher.next_attempt(),
         };
         let identified = identify::identify(scope, effect).unwrap();

@@ -14,7 +14,7 @@ use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{Operation, Parked, State};
-use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::outcome::Unsent;
 use crate::protocol::plan::{self, Step};
 use crate::protocol::time::Millis;
 use crate::store::{Resent, StoreError};
@@ -128,11 +128,8 @@ impl Reconciler {
         let key = &operation.key;
         let gateways = self.gateways.now();
         let Some(gateway) = gateways.by_id(&key.upstream) else {
-            tracing::error!(
-                operation = %key.id,
-                upstream = %key.upstream,
-                "an uncertain operation belongs to an upstream that the config no longer has"
-            );
+            // Nobody knows where to send it or whom to ask: whoever waits for it is told so.
+            self.park(operation, Parked::UpstreamGone).await?;
             return Ok(After::Done);
         };
         let connection = match gateway.pool.reserve().await {
@@ -169,11 +166,7 @@ impl Reconciler {
                     .as_deref()
                     .map(|bytes| gateway.reload(bytes));
                 let Some(Ok(load)) = loaded else {
-                    let receipt = permit.finish(Evidence::NotSent(Unsent::Unfit));
-                    self.dispatcher
-                        .register
-                        .record(&receipt, self.dispatcher.clock.now())
-                        .await?;
+                    self.dispatcher.give_up(permit, Unsent::Unfit).await;
                     self.park(operation, Parked::RequestNotKept).await?;
                     return Ok(After::Done);
                 };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::protocol::command::{Admit, Command};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{Incarnation, OperationKey, ResourceKey};
-use crate::protocol::operation::{IdentityOrigin, Operation, State};
+use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::{StoredRequest, Verdict};
 use crate::protocol::view::{Living, Record, TwinNote, Unsettled, View};
 
@@ -23,8 +23,8 @@ pub(super) trait Rows {
     fn fence(&mut self, resource: &ResourceKey) -> Result<Option<Fence>, Self::Fault>;
     fn operation(&mut self, key: &OperationKey) -> Result<Option<Operation>, Self::Fault>;
     fn note(&mut self, key: &OperationKey) -> Result<Option<TwinNote>, Self::Fault>;
-    /// The newest unsettled operation without a caller's key, of the same tenant, upstream, principal,
-    /// resource and fingerprint.
+    /// The newest operation that the request equals, neither with a key
+    /// ([`Operation::is_equal_without_key`]).
     fn keyless(&mut self, admit: &Admit) -> Result<Option<Operation>, Self::Fault>;
     /// The unsettled operations of a resource, in the order of their admission.
     fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Self::Fault>;
@@ -56,6 +56,9 @@ pub(super) fn view<R: Rows>(
         Command::Resolve(resolve) => {
             view.record = operation(rows, &resolve.key)?;
         }
+        Command::Note(note) => {
+            view.record = operation(rows, &note.key)?;
+        }
         Command::Steer(steer) => {
             view.fence = rows.fence(&steer.resource)?;
             view.unsettled = rows.unsettled(&steer.resource)?;
@@ -78,19 +81,6 @@ pub(super) fn record<R: Rows>(
 /// The identity within the incarnation that its resource is in.
 pub(super) fn placed(key: &OperationKey, fence: Option<&Fence>) -> OperationKey {
     key.within(fence.map_or(Incarnation::default(), |fence| fence.incarnation))
-}
-
-/// Is it one that a request without a key may be the blind retry of? Also where a person has to say how
-/// it ended: nobody knows that it had no effect.
-pub(super) fn is_equal_without_key(operation: &Operation, admit: &Admit) -> bool {
-    operation.origin == IdentityOrigin::Fresh
-        && operation.state.is_unsettled()
-        && operation.key.tenant == admit.key.tenant
-        && operation.key.upstream == admit.key.upstream
-        && operation.key.principal == admit.key.principal
-        && operation.fingerprint == admit.meaning.fingerprint
-        && operation.place.as_ref().map(|place| &place.resource)
-            == admit.presented.as_ref().map(|shown| &shown.resource.name)
 }
 
 /// Was its effect accepted? Such an operation never leaves its state again.

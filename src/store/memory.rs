@@ -146,7 +146,7 @@ impl Rows for &Tables {
 
     fn keyless(&mut self, admit: &Admit) -> Result<Option<Operation>, Infallible> {
         let mut newest_first = self.operations.values().rev();
-        let found = newest_first.find(|operation| load::is_equal_without_key(operation, admit));
+        let found = newest_first.find(|operation| operation.is_equal_without_key(admit));
         Ok(found.cloned())
     }
 

@@ -27,8 +27,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use crate::protocol::command::{
-    Admission, Admit, Command, Event, Grant, Park, Record, Recorded, Reply, Resend, ResendReply,
-    Resolve, Resolved, Ruling,
+    Admission, Admit, Command, Event, Grant, Note, Park, Record, Recorded, Reply, Resend,
+    ResendReply, Resolve, Resolved, Ruling,
 };
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
@@ -48,7 +48,7 @@ pub enum StoreError {
     /// The commit may or may not have happened.
     #[error("it is not known whether the register committed: {0}")]
     CommitUnknown(String),
-    /// A record cannot be read.
+    /// A record cannot be read, or the file itself is damaged.
     #[error("the register holds a record that cannot be read: {0}")]
     Corrupt(String),
     /// The register was written by a newer version.
@@ -59,8 +59,8 @@ pub enum StoreError {
         /// Highest format known.
         known: u32,
     },
-    /// A commit failed; this process writes nothing more.
-    #[error("the register is poisoned by a failed commit: {0}")]
+    /// A commit failed, or damage was found; this process writes nothing more.
+    #[error("the register is poisoned, and writes nothing more: {0}")]
     Poisoned(String),
 }
 
@@ -334,6 +334,14 @@ impl Register {
     pub async fn resolve(&self, resolve: Resolve) -> Result<Resolved, StoreError> {
         match self.backend.apply(Command::Resolve(resolve)).await? {
             Reply::Resolved(resolved) => Ok(resolved),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Adds a line to an operation's event log. Answers whether there is such an operation.
+    pub async fn note(&self, note: Note) -> Result<bool, StoreError> {
+        match self.backend.apply(Command::Note(note)).await? {
+            Reply::Noted(known) => Ok(known),
             other => Err(mismatched(&other)),
         }
     }

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
+
+use super::pem::{PemError, certificates, private_key};
 
 /// An upstream's address. Cheap to clone.
 #[derive(Clone)]
@@ -59,16 +60,8 @@ pub enum EndpointError {
     #[error("the host cannot be named in a certificate")]
     ServerName,
     /// A PEM file cannot be used.
-    #[error("cannot read {path}", path = path.display())]
-    Pem {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: rustls::pki_types::pem::Error,
-    },
-    /// A PEM file holds no certificate.
-    #[error("{path} holds no certificate", path = .0.display())]
-    NoCertificate(PathBuf),
+    #[error(transparent)]
+    Pem(#[from] PemError),
     /// The platform trusts nobody.
     #[error("no root certificates were found on this platform; name a CA file")]
     NoRoots,
@@ -214,27 +207,6 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, EndpointError> {
         return Err(EndpointError::NoRoots);
     }
     Ok(roots)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, EndpointError> {
-    let found: Vec<_> = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|source| unreadable(path, source))?;
-    if found.is_empty() {
-        return Err(EndpointError::NoCertificate(path.to_owned()));
-    }
-    Ok(found)
-}
-
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, EndpointError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|source| unreadable(path, source))
-}
-
-fn unreadable(path: &Path, source: rustls::pki_types::pem::Error) -> EndpointError {
-    EndpointError::Pem {
-        path: path.to_owned(),
-        source,
-    }
 }
 
 fn bare_host(host: &str) -> &str {

@@ -21,6 +21,7 @@ mod fields;
 mod onward;
 mod outbound;
 mod pass_through;
+pub mod pem;
 mod reserve;
 mod send;
 mod stream;

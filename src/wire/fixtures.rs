@@ -25,6 +25,7 @@ pub(super) fn upstream(effects: Vec<EffectRule>, unlisted: Unlisted) -> Upstream
         name: "bank".to_owned(),
         id: UpstreamId::new("bank"),
         listen: "127.0.0.1:1".parse().unwrap(),
+        listen_tls: None,
         url: Uri::from_static("http://bank.internal"),
         tls: TlsFiles::default(),
         capability: Capability {

@@ -17,13 +17,14 @@ use bytes::Bytes;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ring::digest;
 
-use super::canonical::{NotCanonical, length};
+use super::caller::Caller;
+use super::canonical::NotCanonical;
 use super::fingerprint::FingerprintKey;
 use super::hygiene::{self, stored_request};
 use super::keys::{self, LONGEST_KEY};
 use super::meaning::{self, Meaningless};
+use super::principal::principal;
 use super::problem::{self, About, Fault, Row};
 use super::reply::Reply;
 use super::route::fence_fields;
@@ -31,8 +32,8 @@ use crate::config::{Fence, Means, Protect, Upstream};
 use crate::expression::{Member, Missing, PathParams, RequestFacts, Template, WhyMissing};
 use crate::protocol::command::{Admit, Presented, TokenField};
 use crate::protocol::ids::{
-    AcquisitionId, AttemptId, FencingToken, Incarnation, OperationId, OperationKey, Principal,
-    ResourceKey, ResourceName, Sequence, Tenant,
+    AcquisitionId, AttemptId, FencingToken, Incarnation, OperationId, OperationKey, ResourceKey,
+    ResourceName, Sequence, Tenant,
 };
 use crate::protocol::meaning::{Meaning, Members};
 use crate::protocol::operation::IdentityOrigin;
@@ -63,6 +64,8 @@ pub struct Effect<'a> {
     pub head: &'a Parts,
     /// Its content.
     pub body: Bytes,
+    /// Who sent it.
+    pub caller: &'a Caller,
     /// The attempt that it would start first: names the operation where nothing else does.
     pub first_attempt: AttemptId,
 }
@@ -240,7 +243,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         .as_ref()
         .map(|fence| presented(scope.tenant, fence, token, &facts))
         .transpose()?;
-    let principal = principal(scope.upstream, &head.headers)?;
+    let principal = principal(scope.upstream, &head.headers, effect.caller)?;
     let meaning = meaning::meaning(scope.fingerprints, &protect.means, head, &facts)?;
     let request = stored_request(head, effect.body, &withheld(scope.upstream, protect));
     Ok(Identified {
@@ -263,35 +266,6 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         policy: Arc::clone(&protect.policy),
         request: Arc::new(request),
     })
-}
-
-/// Which account or caller this is. Without a key of ours: the upstream's key depends on it, and must
-/// be the same should the register be lost. A header that is absent selects the default account,
-/// which is one of its own; one that is doubled selects nothing that can be known.
-fn principal(upstream: &Upstream, headers: &HeaderMap) -> Result<Principal, Fault> {
-    if upstream.principal.is_empty() {
-        return Ok(Principal::None);
-    }
-    let mut context = digest::Context::new(&digest::SHA256);
-    context.update(b"fencepost principal v1");
-    for name in &upstream.principal {
-        let mut values = headers.get_all(name).iter();
-        match (values.next(), values.next()) {
-            (None, _) => context.update(&[0]),
-            (Some(value), None) => {
-                context.update(&[1]);
-                context.update(&length(value.as_bytes()));
-                context.update(value.as_bytes());
-            }
-            (Some(_), Some(_)) => {
-                let field = format!("header {name} is there more than once");
-                return Err(Fault::IdentityMissing { field });
-            }
-        }
-    }
-    let digest = context.finish();
-    let hash = digest.as_ref().first_chunk().copied().unwrap_or_default();
-    Ok(Principal::Hashed(hash))
 }
 
 /// The caller's headers, with its key bare: `"abc"` and `abc` are one, wherever a rule names it.

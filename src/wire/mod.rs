@@ -1,6 +1,6 @@
 //! HTTP on one side, the words of the contract on the other.
 //!
-//! What lives here: what a request *is* ([`route`], [`identify`], [`canonical`],
+//! What lives here: what a request *is* ([`route`], [`caller`], [`identify`], [`canonical`],
 //! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), and what its caller is told
 //! ([`answer`], [`problem`], [`reply`]).
 //!
@@ -16,6 +16,7 @@
 
 pub mod answer;
 pub mod body;
+pub mod caller;
 pub mod canonical;
 pub mod fingerprint;
 mod form;
@@ -26,6 +27,7 @@ pub mod keys;
 pub mod meaning;
 mod members;
 pub mod overheard;
+mod principal;
 pub mod problem;
 pub mod recorded;
 pub mod reply;

@@ -59,6 +59,8 @@ pub enum Fault {
     Overloaded,
     /// The proxy is stopping.
     Draining,
+    /// Another config names operations otherwise, and this request was read under the one before.
+    ConfigChanged,
     /// The register cannot commit.
     StoreUnavailable,
     /// No connection could be made.

@@ -16,10 +16,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request};
 
+use super::caller::Caller;
 use super::fingerprint::FingerprintKey;
 use super::identify::{Effect, Scope, identify};
 use super::route::{Routed, Router};
-use crate::config::{Action, Config, EffectRule, Fence, Protect, Unlisted, Upstream};
+use crate::config::{
+    Action, Config, EffectRule, Fence, PrincipalPart, Protect, Unlisted, Upstream,
+};
 use crate::expression::Member;
 use crate::protocol::ids::{AttemptId, InstanceId, Principal, UpstreamId};
 use crate::protocol::operation::{IdentityOrigin, Operation};
@@ -121,17 +124,18 @@ impl<'a> Judge<'a> {
             | Err(_) => return Some(vec![Change::Unprotected]),
         };
         // The caller sends what he sent before, whatever the new rule looks for.
-        let before = before.map(|it| Router::new(Arc::new(it.clone())));
-        let before = before.as_ref().map(|it| it.route(&method, &path));
-        let sent_by = match &before {
+        let routed_before = before.map(|it| Router::new(Arc::new(it.clone())));
+        let routed_before = routed_before.as_ref().map(|it| it.route(&method, &path));
+        let sent_by = match &routed_before {
             Some(Ok(Routed::Protect { protect, .. })) => protect,
             Some(Ok(Routed::Pass | Routed::Observe | Routed::Spared(_)) | Err(_)) | None => protect,
         };
         put_back(&mut request, sent_by, operation);
+        let upstream = without_certificates(router.upstream());
         let (head, body) = request.into_parts();
         let scope = Scope {
             tenant: &self.after.tenant,
-            upstream: router.upstream(),
+            upstream: upstream.as_ref().unwrap_or(router.upstream()),
             fingerprints: &self.fingerprints,
         };
         let effect = Effect {
@@ -139,12 +143,17 @@ impl<'a> Judge<'a> {
             params: &params,
             head: &head,
             body,
+            caller: &Caller::default(),
             // A fresh id is not compared.
             first_attempt: NOBODY,
         };
         let identified = identify(scope, effect).ok()?;
         let mut changes = Vec::new();
-        if identified.key.principal != operation.key.principal {
+        let is_anothers = match &upstream {
+            Some(_) => is_anothers_by_rules(router.upstream(), before, operation),
+            None => identified.key.principal != operation.key.principal,
+        };
+        if is_anothers {
             changes.push(Change::Principal);
         }
         // A fresh id is never repeated: whatever a repeat is called, it was another operation before.
@@ -235,9 +244,7 @@ fn sent_otherwise(
 /// Without its request: the rules that it may have come from.
 fn by_rules(after: &Upstream, before: Option<&Upstream>, operation: &Operation) -> Vec<Change> {
     let mut changes = Vec::new();
-    let had_principal = operation.key.principal != Principal::None;
-    let others = before.is_some_and(|before| before.principal != after.principal);
-    if had_principal == after.principal.is_empty() || others {
+    if is_anothers_by_rules(after, before, operation) {
         changes.push(Change::Principal);
     }
     if operation.origin == IdentityOrigin::Fresh {
@@ -266,6 +273,28 @@ fn by_rules(after: &Upstream, before: Option<&Upstream>, operation: &Operation) 
         changes.push(Change::Id(None));
     }
     changes
+}
+
+/// Would a repeat belong to another account or caller?
+fn is_anothers_by_rules(
+    after: &Upstream,
+    before: Option<&Upstream>,
+    operation: &Operation,
+) -> bool {
+    let had_principal = operation.key.principal != Principal::None;
+    let others = before.is_some_and(|before| before.principal != after.principal);
+    had_principal == after.principal.is_empty() || others
+}
+
+/// Certificates are not stored. Where callers are told apart by them, whose an operation is only the
+/// rules can say, and everything else of it is found out for nobody.
+fn without_certificates(upstream: &Upstream) -> Option<Upstream> {
+    let mut parts = upstream.principal.iter();
+    let is_certificate = |part: &PrincipalPart| matches!(part, PrincipalPart::Certificate(_));
+    parts.any(is_certificate).then(|| Upstream {
+        principal: Vec::new(),
+        ..upstream.clone()
+    })
 }
 
 /// All rules of protection, by the requests that they are for.

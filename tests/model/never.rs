@@ -3,6 +3,7 @@
 //! What always holds: a judgement uses the state before the step, the state after it and the witness;
 //! it never calls the rules that it judges.
 
+mod answers;
 mod grants;
 
 use fencepost::protocol::ids::FencingToken;
@@ -10,10 +11,11 @@ use fencepost::protocol::operation::{AttemptEnd, State, WhyNot};
 use fencepost::protocol::outcome::{Provenance, Verdict};
 use fencepost::protocol::policy::Order;
 
-use super::register::form_of;
-use super::scenario::{Scenario, TICK_MS};
+use super::register::{form_of, number_of};
+use super::scenario::{Call, Scenario, TICK_MS};
 use super::world::{CallerState, Name, Proof, Record, Task, Told, Try, World};
 
+pub use answers::ruled;
 pub use grants::{admitted, resent};
 
 /// What happened though it must never happen.
@@ -32,6 +34,7 @@ const OVERDUE_MS: u64 = TICK_MS + 4_000 + 5_000;
 /// A position in the order of the resource.
 #[derive(Clone, Copy)]
 struct Position {
+    resource: u8,
     incarnation: u8,
     token: Option<FencingToken>,
     number: u8,
@@ -41,6 +44,7 @@ struct Position {
 impl Position {
     fn of_try(attempt: &Try) -> Option<Self> {
         (attempt.place > 0).then_some(Self {
+            resource: attempt.resource,
             incarnation: attempt.incarnation,
             token: attempt.token,
             number: attempt.place,
@@ -51,6 +55,7 @@ impl Position {
     fn of_record(record: &Record) -> Option<Self> {
         let place = record.operation.place.as_ref()?;
         Some(Self {
+            resource: u8::try_from(number_of(&place.resource)).unwrap(),
             incarnation: u8::try_from(place.incarnation.0).unwrap(),
             token: place.token,
             number: u8::try_from(place.number.0).unwrap(),
@@ -61,6 +66,9 @@ impl Position {
     /// Must this one's effect come before the other's? Between generations, the older one's; with a
     /// request without a token, and within a generation where one is strict, by admission.
     fn precedes(self, other: Self) -> bool {
+        if self.resource != other.resource {
+            return false;
+        }
         if self.incarnation != other.incarnation {
             return self.incarnation < other.incarnation;
         }
@@ -109,7 +117,13 @@ pub fn effect(scenario: &Scenario, before: &World, index: usize) -> Judged {
         for earlier in &before.effects {
             let other = &before.tries[usize::from(*earlier)];
             let newer = Position::of_try(other).is_some_and(|other| mine.precedes(other));
-            let free = before.lied(name) && !scenario.nothing_is_excused;
+            let later = if attempt.place > other.place {
+                name
+            } else {
+                other.name
+            };
+            let let_pass = scenario.call_for(later).is_some_and(Call::is_observed);
+            let free = (before.lied(name) || let_pass) && !scenario.nothing_is_excused;
             never(newer && other.name != name && !free, || {
                 format!(
                     "the effect of {name} came after the newer one of {}",

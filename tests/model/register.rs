@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fencepost::protocol::command::{
-    Admit, Changes, Command, Park, Presented, Record as RecordCommand, Reply, RequestChange,
-    Resend, Resolve, Steer, TokenField,
+    Admit, Changes, Command, Note as NoteCommand, Park, Presented, Record as RecordCommand, Reply,
+    RequestChange, Resend, Resolve, Steer, TokenField,
 };
 use fencepost::protocol::decide::decide;
 use fencepost::protocol::fence::Fence;
@@ -30,7 +30,7 @@ use super::world::{Instance, Name, Note, Record, World};
 #[derive(Debug)]
 pub struct Names {
     keys: Vec<OperationKey>,
-    resource: ResourceKey,
+    resources: [ResourceKey; 2],
     here: TokenSource,
     elsewhere: TokenSource,
     /// Stored requests, by form.
@@ -58,10 +58,10 @@ impl Default for Names {
         };
         Self {
             keys: (b'a'..=b'h').map(key).collect(),
-            resource: ResourceKey {
-                tenant,
-                name: ResourceName::new("r"),
-            },
+            resources: ["r", "s"].map(|name| ResourceKey {
+                tenant: tenant.clone(),
+                name: ResourceName::new(name),
+            }),
             here: TokenSource::new("here"),
             elsewhere: TokenSource::new("elsewhere"),
             requests: (0..16).map(request).collect(),
@@ -74,8 +74,8 @@ impl Names {
         self.keys[usize::from(name.operation)].within(Incarnation(u64::from(name.incarnation)))
     }
 
-    pub fn resource(&self) -> ResourceKey {
-        self.resource.clone()
+    pub fn resource(&self, number: u8) -> ResourceKey {
+        self.resources[usize::from(number)].clone()
     }
 
     /// The command that a call makes.
@@ -85,7 +85,7 @@ impl Names {
             incarnation: 0,
         };
         let presented = call.token.map(|token| Presented {
-            resource: self.resource.clone(),
+            resource: self.resource(call.resource),
             token: token.map_or(TokenField::Absent, TokenField::Token),
             source: if call.wild {
                 &self.elsewhere
@@ -96,10 +96,10 @@ impl Names {
             acquisition: call.acquisition.map(AcquisitionId::new),
             sequence: call.sequence.and_then(Sequence::from_value),
         });
-        let origin = if call.derived {
-            IdentityOrigin::Derived
-        } else {
-            IdentityOrigin::Caller
+        let origin = match (call.blind_retry, call.derived) {
+            (Some(_), _) => IdentityOrigin::Fresh,
+            (None, true) => IdentityOrigin::Derived,
+            (None, false) => IdentityOrigin::Caller,
         };
         Admit {
             key: self.key(unplaced),
@@ -107,7 +107,7 @@ impl Names {
             origin,
             meaning: fingerprint(call.form).into(),
             credentialed: false,
-            blind_retry: None,
+            blind_retry: call.blind_retry,
             presented,
             policy: Arc::clone(&call.policy),
             request: Arc::clone(&self.requests[usize::from(call.form)]),
@@ -199,31 +199,33 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
     };
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),
-        Command::Record(RecordCommand { key, .. }) | Command::Resolve(Resolve { key, .. }) => {
+        Command::Record(RecordCommand { key, .. })
+        | Command::Resolve(Resolve { key, .. })
+        | Command::Note(NoteCommand { key, .. }) => {
             view.record = operation(world, Name::of(key));
         }
         Command::Resend(Resend { key, .. }) | Command::Park(Park { key, .. }) => {
             let record = world.record(Name::of(key));
             view.record = operation(world, Name::of(key));
             view.fence = record
-                .filter(|record| record.operation.place.is_some())
-                .and(world.fence.as_deref())
+                .and_then(|record| fence_of(world, &record.operation))
                 .cloned();
             view.request = record
                 .and_then(|record| record.request)
                 .map(|form| (*names.requests[usize::from(form)]).clone());
         }
-        Command::Steer(Steer { .. }) => {
-            view.fence = world.fence.as_deref().cloned();
-            view.unsettled = Arc::new(unsettled(world));
+        Command::Steer(Steer { resource, .. }) => {
+            view.fence = world.fences[number_of(&resource.name)].as_deref().cloned();
+            view.unsettled = Arc::new(unsettled(world, &resource.name));
         }
     }
     view
 }
 
 fn load_admission(world: &World, names: &Names, admit: &Admit, view: &mut View) {
-    if admit.presented.is_some() {
-        view.fence = world.fence.as_deref().cloned();
+    let resource = admit.presented.as_ref().map(|shown| &shown.resource.name);
+    if let Some(resource) = resource {
+        view.fence = world.fences[number_of(resource)].as_deref().cloned();
     }
     let mut name = Name::of(&admit.key);
     if let (true, Some(fence)) = (admit.follows_incarnation, &view.fence) {
@@ -244,9 +246,26 @@ fn load_admission(world: &World, names: &Names, admit: &Admit, view: &mut View) 
             .record(note.first)
             .map(|record| (*record.operation).clone());
     }
-    if view.fence.is_some() {
-        view.unsettled = Arc::new(unsettled(world));
+    if view.record.is_none() && admit.blind_retry.is_some() {
+        let mut newest_first = world.records.iter().rev();
+        view.keyless = newest_first
+            .find(|record| record.operation.is_equal_without_key(admit))
+            .map(|record| (*record.operation).clone());
     }
+    if let (Some(resource), Some(_)) = (resource, &view.fence) {
+        view.unsettled = Arc::new(unsettled(world, resource));
+    }
+}
+
+/// The number of a resource: `r` is the first.
+pub fn number_of(resource: &ResourceName) -> usize {
+    usize::from(resource.as_str() != "r")
+}
+
+/// The fence that an operation has its place under.
+pub fn fence_of<'a>(world: &'a World, operation: &Operation) -> Option<&'a Fence> {
+    let place = operation.place.as_ref()?;
+    world.fences[number_of(&place.resource)].as_deref()
 }
 
 fn operation(world: &World, name: Name) -> Option<Found> {
@@ -254,12 +273,13 @@ fn operation(world: &World, name: Name) -> Option<Found> {
     Some(Found::Operation(Box::new((*record.operation).clone())))
 }
 
-fn unsettled(world: &World) -> Vec<Unsettled> {
+fn unsettled(world: &World, resource: &ResourceName) -> Vec<Unsettled> {
     let mut found: Vec<_> = world
         .records
         .iter()
         .filter_map(|record| {
-            let number = record.operation.place.as_ref()?.number;
+            let place = record.operation.place.as_ref();
+            let number = place.filter(|place| place.resource == *resource)?.number;
             Some((number, Unsettled::of(&record.operation)?))
         })
         .collect();
@@ -276,7 +296,8 @@ fn persist(world: &mut World, changes: Changes) {
         events: _,
     } = changes;
     if let Some(fence) = fence {
-        world.fence = Some(Arc::new(fence));
+        let number = number_of(&fence.resource.name);
+        world.fences[number] = Some(Arc::new(fence));
     }
     if let Some(TwinNote {
         key,
@@ -318,7 +339,10 @@ fn persist(world: &mut World, changes: Changes) {
 fn forgetful(mut operation: Operation) -> Operation {
     let never = moment(0);
     operation.admitted = 0;
-    operation.first_seen = never;
+    // An equal request without a key asks how old it is.
+    if operation.origin != IdentityOrigin::Fresh || !operation.state.is_unsettled() {
+        operation.first_seen = never;
+    }
     operation.changed = never;
     for attempt in &mut operation.attempts {
         match attempt.end {
@@ -340,7 +364,7 @@ fn forgetful(mut operation: Operation) -> Operation {
 /// The fence of a resource whose source is known, at token 0.
 pub fn known_fence() -> Arc<Fence> {
     let names = Names::default();
-    let mut fence = Fence::unseen(names.resource());
+    let mut fence = Fence::unseen(names.resource(0));
     fence.mark = FencingToken::new(0, 0);
     fence.source = Some(names.here);
     Arc::new(fence)

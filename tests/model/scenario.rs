@@ -14,6 +14,8 @@ use fencepost::protocol::policy::{
 };
 use fencepost::protocol::time::Millis;
 
+use super::world::{CallerState, Name};
+
 /// One tick.
 pub const TICK_MS: u64 = 10_000;
 
@@ -65,6 +67,11 @@ pub struct Call {
     pub follows_incarnation: bool,
     /// Did the proxy compose the id?
     pub derived: bool,
+    /// It has no key, and equal ones within so long are its repeats.
+    pub blind_retry: Option<Millis>,
+    /// Which resource, if it is fenced. Where there are two, tokens differ in neither and nobody steers:
+    /// the witness keeps one mark.
+    pub resource: u8,
     /// Is it fenced, and by which token? `Some(None)`: fenced, no token.
     pub token: Option<Option<FencingToken>>,
     /// Is the token from elsewhere?
@@ -226,6 +233,12 @@ impl Scenario {
         }
     }
 
+    /// The first call for an operation.
+    pub fn call_for(&self, name: Name) -> Option<&Call> {
+        let mut calls = self.calls.iter();
+        calls.find(|call| call.operation == name.operation)
+    }
+
     /// The long form: more of everything.
     pub fn widened(mut self) -> Self {
         let more = |count: &mut u8| *count += u8::from(*count > 0);
@@ -234,7 +247,12 @@ impl Scenario {
         more(&mut self.budget.losses);
         more(&mut self.budget.odd);
         more(&mut self.budget.lost_replies);
-        for call in &mut self.calls {
+        // A request without a key is never the same again.
+        for call in self
+            .calls
+            .iter_mut()
+            .filter(|call| call.blind_retry.is_none())
+        {
             call.grants += 1;
         }
         self
@@ -251,6 +269,8 @@ impl Call {
             operation,
             follows_incarnation: false,
             derived: false,
+            blind_retry: None,
+            resource: 0,
             token: token(generation),
             wild: false,
             acquisition: None,
@@ -289,6 +309,23 @@ impl Call {
     pub fn tokenless(mut self) -> Self {
         self.token = Some(None);
         self.fence(|fence| fence.token = TokenMode::Prefer)
+    }
+
+    /// Without a key: a request of its own, whose letter nobody else has. Whoever repeats it in good faith
+    /// is another call, with the same form.
+    pub fn keyless(mut self, form: u8, ticks: u64) -> Self {
+        self.blind_retry = Some(Millis(ticks * TICK_MS));
+        self.form(form)
+    }
+
+    /// Its token is judged and recorded, and nothing is refused for it.
+    pub fn observed(self) -> Self {
+        self.fence(|fence| fence.token = TokenMode::Observe)
+    }
+
+    pub fn of(mut self, resource: u8) -> Self {
+        self.resource = resource;
+        self
     }
 
     pub fn at(mut self, proxy: u8) -> Self {
@@ -335,6 +372,21 @@ impl Call {
     /// The rules under its fence.
     pub fn fenced(&self) -> Option<&FencePolicy> {
         self.policy.fence.as_ref()
+    }
+
+    /// Where its caller stands who gets no answer that settles it: it asks again. Without a key that would
+    /// be another request.
+    pub fn without_answer(&self) -> CallerState {
+        match self.blind_retry {
+            Some(_) => CallerState::Over,
+            None => CallerState::Asking,
+        }
+    }
+
+    /// Is nothing refused for its token?
+    pub fn is_observed(&self) -> bool {
+        self.fenced()
+            .is_some_and(|fence| fence.token == TokenMode::Observe)
     }
 
     /// Does the upstream know the caller's own key?

@@ -1,6 +1,8 @@
 //! The worlds that are explored: for each rule one in which it matters, and some for the promise as a
 //! whole.
 
+mod keyless;
+mod observed;
 mod order;
 mod promise;
 mod tokens;
@@ -12,6 +14,8 @@ pub fn all() -> Vec<Scenario> {
     let mut all = promise::all();
     all.extend(tokens::all());
     all.extend(order::all());
+    all.extend(keyless::all());
+    all.extend(observed::all());
     all
 }
 

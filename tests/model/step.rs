@@ -23,6 +23,8 @@ mod settling;
 pub enum Action {
     /// A call is asked; decided late if `queued`; its reply is lost if `lost`.
     Ask { call: u8, queued: bool, lost: bool },
+    /// A caller without a key hears what became of the operation that it joined.
+    Hear(u8),
     /// The first byte leaves, or would have.
     Send(u8),
     /// All is checked, and the sender stands still.
@@ -160,8 +162,13 @@ impl<'a> Steps<'a> {
 
     fn of_calls(&self, world: &World, found: &mut Vec<Action>) {
         for (call, caller) in (0..).zip(&world.calls) {
-            if caller.state != CallerState::Asking {
-                continue;
+            match caller.state {
+                CallerState::Asking => {}
+                CallerState::Joined(_) => {
+                    found.push(Action::Hear(call));
+                    continue;
+                }
+                CallerState::Trying(_) | CallerState::Told(..) | CallerState::Over => continue,
             }
             for queued in [false, true] {
                 if queued && (!self.scenario.queued || world.now == 0) {
@@ -319,6 +326,7 @@ impl Step<'_> {
     fn happen(&mut self, action: Action) -> Happened {
         match action {
             Action::Ask { call, queued, lost } => self.ask(call, queued, lost),
+            Action::Hear(call) => self.hear(call),
             Action::Send(attempt) => self.send(attempt),
             Action::Freeze(attempt) => self.freeze(attempt),
             Action::Thaw(attempt) => self.thaw(attempt),

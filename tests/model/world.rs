@@ -18,8 +18,8 @@ use super::scenario::{Budget, Scenario};
 pub struct World {
     /// Ticks since the beginning.
     pub now: u8,
-    /// The fence of the one resource.
-    pub fence: Option<Arc<Fence>>,
+    /// The fences of the resources: of one, mostly.
+    pub fences: [Option<Arc<Fence>>; 2],
     /// The operations, in order of record.
     pub records: Vec<Record>,
     /// Notes of twins.
@@ -87,6 +87,10 @@ pub enum CallerState {
     Asking,
     /// Its own attempt is under way.
     Trying(u8),
+    /// It had no key, and waits for the operation that it repeats.
+    Joined(Name),
+    /// It had no key, and its request is over; whoever repeats it asks for something new.
+    Over,
     /// Knows how its operation ended.
     Told(Name, Told),
 }
@@ -115,6 +119,8 @@ pub struct Try {
     pub at: u8,
     /// Its operation's number in the order of the resource; 0 without.
     pub place: u8,
+    /// Which resource; 0 without.
+    pub resource: u8,
     pub incarnation: u8,
     pub token: Option<FencingToken>,
     pub strict: bool,
@@ -224,7 +230,10 @@ impl World {
         let proxies: Vec<Instance> = (0..scenario.proxies).collect();
         Self {
             now: 0,
-            fence: scenario.known_source.then(super::register::known_fence),
+            fences: [
+                scenario.known_source.then(super::register::known_fence),
+                None,
+            ],
             records: Vec::new(),
             notes: Vec::new(),
             living: proxies.clone(),

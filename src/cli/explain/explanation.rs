@@ -7,22 +7,24 @@
 //! What it does not do: print (`text`), or compare two requests (`sameness`).
 
 use bytes::Bytes;
+use http::Request;
 use http::request::Parts;
 use serde_json::Value;
 
-use super::given::Given;
+use super::caller;
 use super::masked::{self, HIDDEN};
 use super::policy;
 use super::views::{
     Composed, Considered, Explanation, Fingerprint, Named, Operation, Outcome, Token, UpstreamKey,
 };
-use crate::config::{Config, Fence, Means, Protect, Upstream};
+use crate::config::{CertificateName, Config, Fence, Means, PrincipalPart, Protect, Upstream};
 use crate::expression::{Member, Missing, PathParams, RequestFacts, RequestPath, Template};
 use crate::protocol::command::TokenField;
 use crate::protocol::ids::{AttemptId, FencingToken, InstanceId, Principal, Round};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::TokenMode;
 use crate::protocol::rejection::Rejection;
+use crate::wire::caller::Caller;
 use crate::wire::canonical::FORM;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{Effect, Identified, Original, Scope, identify};
@@ -43,9 +45,14 @@ pub(super) fn any_key() -> FingerprintKey {
 }
 
 impl Explanation {
-    /// Explains a request to an upstream.
-    pub(super) fn of(config: &Config, router: &Router, given: Given) -> Self {
-        let (head, body) = given.request.into_parts();
+    /// Explains a request of this caller to an upstream.
+    pub(super) fn of(
+        config: &Config,
+        router: &Router,
+        request: Request<Bytes>,
+        caller: &Caller,
+    ) -> Self {
+        let (head, body) = request.into_parts();
         let mut told = Self::begun(router, &head, &body);
         match router.route(&head.method, head.uri.path()) {
             Err(fault) => told.outcome = refused(&problem::fault(&fault, About::default())),
@@ -62,7 +69,8 @@ impl Explanation {
             }) => {
                 told.effect = Some(name.to_owned());
                 told.observed = protect.is_observed();
-                told.protected(config, router.upstream(), protect, &params, &head, &body);
+                let upstream = router.upstream();
+                told.protected((config, upstream), protect, &params, (&head, &body), caller);
             }
         }
         told
@@ -97,12 +105,11 @@ impl Explanation {
 
     fn protected(
         &mut self,
-        config: &Config,
-        upstream: &Upstream,
+        (config, upstream): (&Config, &Upstream),
         protect: &Protect,
         params: &PathParams,
-        head: &Parts,
-        body: &Bytes,
+        (head, body): (&Parts, &Bytes),
+        caller: &Caller,
     ) {
         let facts = RequestFacts {
             method: &head.method,
@@ -122,7 +129,7 @@ impl Explanation {
         };
         self.path = captured(upstream, self.effect.as_deref(), params);
         self.once = Some(composed(&protect.once.template, &facts));
-        self.principal = principal(upstream, &facts);
+        self.principal = principal(upstream, &facts, caller);
         self.token = protect.fence.as_ref().map(|fence| Token {
             from: fence.token.to_string(),
             value: readable.map(|text| text.clone().into_owned()),
@@ -155,6 +162,7 @@ impl Explanation {
             params,
             head,
             body: body.clone(),
+            caller,
             first_attempt: NOBODY,
         };
         match identify(scope, effect) {
@@ -337,14 +345,36 @@ fn composed(template: &Template, facts: &RequestFacts<'_>) -> Composed {
     }
 }
 
-fn principal(upstream: &Upstream, facts: &RequestFacts<'_>) -> Option<Vec<Named>> {
-    let headers = upstream.principal.iter();
-    let members = headers.map(|name| Member::Header(name.clone()));
-    let mut all: Vec<Named> = members.map(|it| Named::part(&it, facts)).collect();
-    for absent in all.iter_mut().filter_map(|it| it.missing.as_mut()) {
+fn principal(upstream: &Upstream, facts: &RequestFacts<'_>, caller: &Caller) -> Option<Vec<Named>> {
+    let parts = upstream.principal.iter().map(|part| match part {
+        PrincipalPart::Header(name) => account(&Member::Header(name.clone()), facts),
+        PrincipalPart::Certificate(kind) => owner(*kind, caller),
+    });
+    let all: Vec<Named> = parts.collect();
+    (!all.is_empty()).then_some(all)
+}
+
+fn account(header: &Member, facts: &RequestFacts<'_>) -> Named {
+    let mut account = Named::part(header, facts);
+    if let Some(absent) = &mut account.missing {
         absent.push_str(": the default account, which is one of its own");
     }
-    (!all.is_empty()).then_some(all)
+    account
+}
+
+fn owner(kind: CertificateName, caller: &Caller) -> Named {
+    match caller.name(kind) {
+        Ok(name) => Named {
+            plain: Some(hex(&name)),
+            ..Named::of(&kind.to_string(), &caller::shown(kind, &name))
+        },
+        Err(why) => Named {
+            name: kind.to_string(),
+            value: None,
+            missing: Some(why.to_string()),
+            plain: None,
+        },
+    }
 }
 
 fn upstream_key(

@@ -5,7 +5,7 @@
 //!
 //! What it does not do: know a config, or repeat what curl adds beyond method, content type and host.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
@@ -21,6 +21,8 @@ pub(super) struct Given {
     pub(super) request: Request<Bytes>,
     /// Host and port that it named.
     pub(super) authority: Option<Authority>,
+    /// File of the certificate that it was to be sent with.
+    pub(super) certificate: Option<PathBuf>,
 }
 
 /// Words of curl that say nothing about the request.
@@ -63,6 +65,7 @@ struct Words<'w> {
     url: Option<&'w str>,
     headers: HeaderMap,
     data: Option<Vec<u8>>,
+    certificate: Option<&'w str>,
 }
 
 impl<'w> Words<'w> {
@@ -72,7 +75,9 @@ impl<'w> Words<'w> {
         while let Some(word) = words.next() {
             // `-XPUT` is `-X PUT`.
             let (option, attached) = match word.get(..2) {
-                Some(short @ ("-X" | "-H" | "-d")) if word.len() > 2 => (short, word.get(2..)),
+                Some(short @ ("-X" | "-H" | "-d" | "-E")) if word.len() > 2 => {
+                    (short, word.get(2..))
+                }
                 Some(_) | None => (word, None),
             };
             let mut value = || {
@@ -85,6 +90,9 @@ impl<'w> Words<'w> {
                 "-d" | "--data" | "--data-ascii" => read.content(value()?, Ends::Dropped)?,
                 "--data-binary" => read.content(value()?, Ends::Kept)?,
                 "--data-raw" => read.append(value()?.as_bytes()),
+                "-E" | "--cert" => read.certificate = Some(value()?),
+                // What only TLS needs.
+                "--key" | "--cacert" => drop(value()?),
                 "--url" => read.target(value()?)?,
                 "--json" => {
                     return Err(usage(
@@ -95,7 +103,7 @@ impl<'w> Words<'w> {
                 say_nothing if SAY_NOTHING.contains(&say_nothing) => {}
                 option if option.starts_with('-') => {
                     return Err(usage(format!(
-                        "`{option}` is not understood; -X, -H, -d, --data-raw, --data-binary and a URL are"
+                        "`{option}` is not understood; -X, -H, -d, --data-raw, --data-binary, --cert and a URL are"
                     )));
                 }
                 url => read.target(url)?,
@@ -151,7 +159,12 @@ impl<'w> Words<'w> {
             self.headers.insert(CONTENT_TYPE, form);
         }
         let method = self.method.unwrap_or(usual);
-        made(method, url, self.headers, self.data.unwrap_or_default()).map_err(usage)
+        let data = self.data.unwrap_or_default();
+        let given = made(method, url, self.headers, data).map_err(usage)?;
+        Ok(Given {
+            certificate: self.certificate.map(PathBuf::from),
+            ..given
+        })
     }
 }
 
@@ -244,6 +257,7 @@ fn made(method: &str, url: &str, headers: HeaderMap, content: Vec<u8>) -> Result
     Ok(Given {
         request,
         authority: parts.authority.or(named),
+        certificate: None,
     })
 }
 

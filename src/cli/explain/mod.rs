@@ -5,6 +5,7 @@
 //!
 //! What it does not do: say what a register holds (`operations show`, `resources show`).
 
+mod caller;
 mod explanation;
 mod given;
 mod masked;
@@ -38,7 +39,7 @@ pub(super) fn run(explain: &Explain, json: bool) -> Result<String, Failure> {
     let requests: Vec<&[String]> = explain.request.split(|word| word == AND).collect();
     let all = requests
         .iter()
-        .map(|words| explained(&config, explain.upstream.as_deref(), words))
+        .map(|words| explained(&config, explain, words))
         .collect::<Result<Vec<_>, _>>()?;
     match &all[..] {
         [only] if json => Ok(format!("{:#}", json!(only))),
@@ -63,15 +64,17 @@ pub(super) fn run(explain: &Explain, json: bool) -> Result<String, Failure> {
     }
 }
 
-fn explained(
-    config: &Config,
-    named: Option<&str>,
-    words: &[String],
-) -> Result<Explanation, Failure> {
-    let given = Given::read(words)?;
+fn explained(config: &Config, explain: &Explain, words: &[String]) -> Result<Explanation, Failure> {
+    let mut given = Given::read(words)?;
+    if given.certificate.is_none() {
+        given.certificate.clone_from(&explain.client_cert);
+    }
+    let named = explain.upstream.as_deref();
     let upstream = upstream(config, named, given.authority.as_ref())?;
     let router = Router::new(Arc::clone(upstream));
-    Ok(Explanation::of(config, &router, given))
+    let caller = given.certificate.as_deref().map(caller::of);
+    let caller = caller.transpose()?.unwrap_or_default();
+    Ok(Explanation::of(config, &router, given.request, &caller))
 }
 
 /// The upstream that the request was sent for: by name, by its listener, by its own host; or the only

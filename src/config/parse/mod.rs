@@ -7,6 +7,7 @@
 //! What it does not do: report success. A config that was built beside an error is thrown away.
 
 mod answers;
+mod callers;
 mod effect;
 mod fence;
 mod means;
@@ -238,6 +239,11 @@ fn path(field: &Field<'_>) -> Option<PathBuf> {
     field.read("a path", |text| {
         (!text.is_empty()).then(|| PathBuf::from(text))
     })
+}
+
+/// A file that whoever watches the config watches too.
+fn file(field: &Field<'_>) -> Option<PathBuf> {
+    path(field).inspect(|file| field.depends_on(file.clone()))
 }
 
 impl Taken {

@@ -1,18 +1,16 @@
 //! One upstream: where it is, what it can do, and what is an effect there.
 //!
 //! What always holds: a key is sent only where it is honoured, and an upstream that deduplicates says
-//! where; an upstream that can do nothing gets a fresh connection for every effect. A listener that others than the worker beside it can reach tells callers apart, or says that it
-//! does not.
+//! where; an upstream that can do nothing gets a fresh connection for every effect.
 //!
-//! What it does not do: principals from anything but headers (client certificates need a listener that
-//! asks for them: a later version).
+//! What it does not do: read who calls (`callers`), or what an effect is (`effect`).
 
 use std::sync::Arc;
 
-use http::{HeaderName, Uri};
+use http::Uri;
 
 use super::effect::{self, Context};
-use super::{NAME, Taken, address, answers, is_name, observed, path, value};
+use super::{NAME, Taken, answers, callers, file, is_name, observed, value};
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
 use crate::config::problems::Place;
@@ -82,8 +80,7 @@ fn merged(
     let mode = super::mode(&mut fields, mode);
     fields.refuse_later(&["hosts", "callbacks"]);
     let id = id(&mut fields, name, taken);
-    let principal = principal(&mut fields);
-    let listen = listen(&mut fields, principal.is_some(), taken);
+    let callers = callers::callers(&mut fields, taken);
     let url = fields.need("url").and_then(|field| url(&field));
     let tls = tls(&mut fields, url.as_ref());
     let capability = capability(&mut fields);
@@ -107,8 +104,9 @@ fn merged(
     Some(Upstream {
         name: name.to_owned(),
         id,
-        listen: listen?,
-        principal: principal.unwrap_or_default(),
+        listen: callers.listen?,
+        listen_tls: callers.tls,
+        principal: callers.principal,
         url: url?,
         tls,
         capability,
@@ -130,45 +128,6 @@ fn id(fields: &mut Fields<'_>, name: &str, taken: &mut Taken) -> UpstreamId {
     let id = id.unwrap_or(name);
     taken.claim_id(id, field.as_ref().unwrap_or(fields.own()));
     UpstreamId::new(id)
-}
-
-fn listen(
-    fields: &mut Fields<'_>,
-    principal_chosen: bool,
-    taken: &mut Taken,
-) -> Option<std::net::SocketAddr> {
-    let field = fields.need("listen")?;
-    let listen = address(&field)?;
-    taken.claim(listen, &field);
-    if !listen.ip().is_loopback() && !principal_chosen {
-        field.error(
-            "whoever reaches this address shares one space of operation ids: listen on a loopback \
-             address, name the headers that tell callers apart (`principal: [{ header: X }]`), or \
-             write `principal: none`",
-        );
-    }
-    Some(listen)
-}
-
-/// What selects an account or a caller: `none`, or a list of `{ header: X }`. `None`: not chosen.
-fn principal(fields: &mut Fields<'_>) -> Option<Vec<HeaderName>> {
-    let field = fields.take("principal")?;
-    if field.is_list() {
-        return Some(field.list()?.iter().filter_map(principal_part).collect());
-    }
-    field.choice(&[("none", ())]).map(|()| Vec::new())
-}
-
-/// `{ header: X }`.
-fn principal_part(field: &Field<'_>) -> Option<HeaderName> {
-    if let Some(mut fields) = field.map().filter(|_| field.is_map())
-        && let Some(certificate) = fields.take("client_certificate")
-    {
-        // Listeners that ask for certificates come later.
-        certificate.later();
-        return None;
-    }
-    value::header_form(field)
 }
 
 /// Scheme, host and port.
@@ -201,10 +160,7 @@ fn tls(fields: &mut Fields<'_>, url: Option<&Uri>) -> TlsFiles {
     let Some(mut fields) = field.map() else {
         return TlsFiles::default();
     };
-    let mut file = |name| {
-        let field = fields.take(name)?;
-        path(&field).inspect(|file| field.depends_on(file.clone()))
-    };
+    let mut file = |name| file(&fields.take(name)?);
     let files = TlsFiles {
         ca: file("ca"),
         client_cert: file("client_cert"),

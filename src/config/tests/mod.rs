@@ -1,5 +1,6 @@
 //! Whole files: what they become, and that everything wrong with them is said at once, where it is.
 
+mod length;
 mod means;
 mod mode;
 mod refusals;

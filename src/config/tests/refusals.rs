@@ -3,7 +3,8 @@
 //! `PUT /x/{id}` of an idempotent upstream from line 10; its columns are the file's.
 
 use super::{effect, refused, refused_at, upstream};
-use crate::config::Severity;
+use crate::config::{CertificateName, ClientCertificates, ListenTls, PrincipalPart, Severity};
+use http::HeaderName;
 
 /// All cases of a table are tried; the misses are shown together.
 fn all_refused(table: &str, file: impl Fn(&str) -> String) {
@@ -119,7 +120,16 @@ fn values_that_mean_nothing_are_refused_where_they_stand() {
 
 const RULES_IN_UPSTREAM: &str = r"
 6:16 => tell callers apart =>   b: { listen: 0.0.0.0:2, url: http://x }
-6:77 => is not supported by this version =>   b: { listen: 0.0.0.0:2, url: http://x, principal: [ { client_certificate: subject } ] }
+6:77 => no caller of this listener is asked for a certificate =>   b: { listen: 0.0.0.0:2, url: http://x, principal: [ { client_certificate: subject } ] }
+7:55 => no caller of this listener is asked for a certificate =>     listen_tls: { cert: c, key: k }\n    principal: [ { header: A }, { client_certificate: uri } ]
+7:40 => `serial` is not one of subject | uri | dns | fingerprint =>     listen_tls: { cert: c, key: k, client_ca: a }\n    principal: [ { client_certificate: serial } ]
+6:51 => a value comes from one place =>     principal: [ { header: A, client_certificate: dns } ]
+6:18 => one of header, client_certificate is missing =>     principal: [ {} ]
+6:17 => `key` is missing =>     listen_tls: { cert: c }
+6:17 => `cert` is missing =>     listen_tls: { key: k, client_ca: a }
+6:44 => which certificates? =>     listen_tls: { cert: c, key: k, client: require }
+6:58 => `maybe` is not one of require | optional =>     listen_tls: { cert: c, key: k, client_ca: a, client: maybe }
+6:54 => did you mean `client_ca`? =>     listen_tls: { cert: c, key: k, client: optional, client_cas: a }
 6:16 => `upstreams.a.listen` listens there already =>   b: { listen: 127.0.0.1:15001, url: http://x }
 6:48 => has the id `a` already =>   b: { listen: 127.0.0.1:2, url: http://x, id: a }
 6:19 => listens there already => admin: { address: 127.0.0.1:15001 }
@@ -230,7 +240,38 @@ fn a_listener_for_others_must_say_that_it_has_no_principal() {
     let told_apart = super::good(&format!(
         "{text}    principal: [ {{ header: X-Account }} ]\n"
     ));
-    assert_eq!(told_apart.upstreams[0].principal, ["x-account"]);
+    let account = PrincipalPart::Header(HeaderName::from_static("x-account"));
+    assert_eq!(told_apart.upstreams[0].principal, [account]);
+}
+
+/// A certificate chooses the caller; TLS alone does not, and neither does a certificate that nobody
+/// looks at.
+#[test]
+fn a_listener_for_others_may_tell_them_apart_by_certificate() {
+    let text = upstream("").replace("127.0.0.1:15001", "0.0.0.0:15001");
+    let tls = "    listen_tls: { cert: c.pem, key: k.pem, client_ca: ca.pem }\n";
+    refused_at(&format!("{text}{tls}"), 4, 13, "principal: none");
+    let config = super::good(&format!(
+        "{text}{tls}    principal: [ {{ client_certificate: subject }}, {{ header: X-A }} ]\n"
+    ));
+    let upstream = &config.upstreams[0];
+    let parts = [
+        PrincipalPart::Certificate(CertificateName::Subject),
+        PrincipalPart::Header(HeaderName::from_static("x-a")),
+    ];
+    assert_eq!(upstream.principal, parts);
+    let client = ClientCertificates {
+        ca: "ca.pem".into(),
+        required: true,
+    };
+    let files = ListenTls {
+        cert: "c.pem".into(),
+        key: "k.pem".into(),
+        client: Some(client),
+    };
+    assert_eq!(upstream.listen_tls.as_ref(), Some(&files));
+    // Whoever watches the config watches them too.
+    assert_eq!(config.files, [files.cert, files.key, "ca.pem".into()]);
 }
 
 #[test]

@@ -16,6 +16,27 @@ fn a_cancelled_resource_lets_nothing_out_but_stored_outcomes() {
     );
 }
 
+/// Observing is about tokens. A cancel is a person's word.
+#[test]
+fn a_cancelled_resource_lets_nothing_out_where_tokens_are_observed_either() {
+    let mut world = World::new();
+    let observe =
+        |id, with| Ask::fenced(id, with).with(|a| a.fence_policy().token = TokenMode::Observe);
+    let before = world.granted(&observe("a", "107"));
+    world.record(&before, applied());
+    assert!(matches!(
+        world.steer(Steering::Cancel),
+        Steered::Done { .. }
+    ));
+    for ask in [observe("b", "107"), observe("c", "108")] {
+        assert_eq!(refused(world.admit(&ask)), Rejection::ResourceCancelled);
+    }
+    assert!(matches!(
+        world.admit(&observe("a", "107")),
+        Ruling::Replay { .. }
+    ));
+}
+
 #[test]
 fn a_cancel_is_durable_and_cuts_off_what_was_admitted_before_also_after_a_reopening() {
     let mut world = World::new();

@@ -74,7 +74,8 @@ pub(super) fn of_records(
         | Command::Resend(_)
         | Command::Park(_)
         | Command::Resolve(_)
-        | Command::Steer(_) => Fate::Answered,
+        | Command::Steer(_)
+        | Command::Note(_) => Fate::Answered,
     };
     (Box::new(fates), count)
 }
@@ -281,7 +282,8 @@ async fn an_intent_whose_commit_is_unknown_is_uncertain_and_not_sent() {
             | Command::Resend(_)
             | Command::Park(_)
             | Command::Resolve(_)
-            | Command::Steer(_) => Fate::Answered,
+            | Command::Steer(_)
+            | Command::Note(_) => Fate::Answered,
         };
         let bench = bench(&upstream, IDEMPOTENT, &memory, Box::new(fates));
 
@@ -313,7 +315,8 @@ async fn a_resend_whose_commit_is_unknown_is_not_made() {
         | Command::Record(_)
         | Command::Park(_)
         | Command::Resolve(_)
-        | Command::Steer(_) => Fate::Answered,
+        | Command::Steer(_)
+        | Command::Note(_) => Fate::Answered,
     };
     let bench = bench(&upstream, FENCED, &memory, Box::new(fates));
     let (_, identified) = bench.identified(0, "k");

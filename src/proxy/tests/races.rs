@@ -194,7 +194,9 @@ async fn a_request_is_not_admitted_under_a_name_of_before() {
     );
     let text = String::from_utf8_lossy(&told.body).into_owned();
     assert!(
-        text.contains("same-operation") && text.contains("Nothing was sent"),
+        text.contains("same-operation")
+            && text.contains("Nothing was sent")
+            && text.contains("The config of this proxy changed"),
         "{text}"
     );
 }

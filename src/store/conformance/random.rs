@@ -199,7 +199,8 @@ impl Script {
             | Reply::Recorded(_)
             | Reply::Parked(_)
             | Reply::Resolved(_)
-            | Reply::Steered(_) => return,
+            | Reply::Steered(_)
+            | Reply::Noted(_) => return,
         };
         self.granted.push((grant.key.clone(), grant.attempt));
     }

@@ -67,13 +67,15 @@ impl Item {
         let resource = match command {
             Command::Admit(admit) => admit.presented.as_ref().map(|shown| shown.resource.clone()),
             Command::Steer(steer) => Some(steer.resource.clone()),
-            Command::Record(_) | Command::Resend(_) | Command::Park(_) | Command::Resolve(_) => {
-                before.and_then(resource_of)
-            }
+            Command::Record(_)
+            | Command::Resend(_)
+            | Command::Park(_)
+            | Command::Resolve(_)
+            | Command::Note(_) => before.and_then(resource_of),
         };
         let reads_fence = match command {
             Command::Admit(_) | Command::Resend(_) | Command::Park(_) | Command::Steer(_) => true,
-            Command::Record(_) | Command::Resolve(_) => false,
+            Command::Record(_) | Command::Resolve(_) | Command::Note(_) => false,
         };
         let fence_version = resource
             .as_ref()
@@ -95,7 +97,8 @@ impl Item {
             | Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
-            | Command::Resolve(_) => Some(known.operation_guard(&key)),
+            | Command::Resolve(_)
+            | Command::Note(_) => Some(known.operation_guard(&key)),
         };
         let applied =
             changes.operation.as_deref().is_some_and(is_applied) && !before.is_some_and(is_applied);
@@ -134,6 +137,7 @@ fn key_of(command: &Command, changes: &Changes, reply: &Reply) -> OperationKey {
         (Command::Resend(resend), _) => resend.key.clone(),
         (Command::Park(park), _) => park.key.clone(),
         (Command::Resolve(resolve), _) => resolve.key.clone(),
+        (Command::Note(note), _) => note.key.clone(),
         // It has none; nothing is looked up under this.
         (Command::Steer(steer), _) => OperationKey {
             tenant: steer.resource.tenant.clone(),

@@ -595,6 +595,7 @@ pub(super) fn want(wants: &mut Wants, command: &Command) {
         Command::Resend(resend) => wants.request(&resend.key),
         Command::Park(park) => wants.operation(&park.key),
         Command::Resolve(resolve) => wants.operation(&resolve.key),
+        Command::Note(note) => wants.operation(&note.key),
         Command::Steer(steer) => wants.line(&steer.resource),
     }
 }
@@ -618,7 +619,8 @@ pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
         | Reply::Resend(_)
         | Reply::Parked(_)
         | Reply::Resolved(_)
-        | Reply::Steered(_) => None,
+        | Reply::Steered(_)
+        | Reply::Noted(_) => None,
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! What always holds: the copy is one state of the register, whole, in one file, durable under its name
 //! before anybody is told; it says of itself that it is a copy, so that whoever is given it as a
-//! register notices. The owner is not held up. Nothing is overwritten.
+//! register notices; its pages carry checksums. A page that is damaged is not copied. The owner is not
+//! held up. Nothing is overwritten.
 //!
 //! What it does not do: copy the key. A copy with the key beside it is as good as none sealed.
 
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
+use super::checksums;
+use super::damage;
 use super::ground::{self, Ground};
 use super::schema::{self, Found};
 use super::soundness;
@@ -82,9 +85,13 @@ pub fn backup(dir: &Path, to: &Path, clock: &Clock) -> Result<Copied, BackupErro
     aside.push(".part");
     let aside = PathBuf::from(aside);
     ground::overwritten(&aside).map_err(file)?;
-    let position = copied(&source, &aside, clock).map_err(|source| BackupError::Copy {
-        path: to.to_owned(),
-        source,
+    let position = copied(&source, &aside, clock).map_err(|source| {
+        if damage::is_damage(&source) {
+            let path = Ground::database_in(dir);
+            return BackupError::Register(OpenError::database(&path)(source));
+        }
+        let path = to.to_owned();
+        BackupError::Copy { path, source }
     });
     let sound = position.and_then(|position| checked(&aside, to).map(|()| position));
     let kept = sound.and_then(|position| {
@@ -127,7 +134,11 @@ fn opened(dir: &Path) -> Result<Connection, BackupError> {
 
 /// All pages in one step: between steps the owner's commits would make it begin again.
 fn copied(source: &Connection, aside: &Path, clock: &Clock) -> rusqlite::Result<u64> {
+    checksums::install()?;
     let mut copy = Connection::open(aside)?;
+    // Its first page tells the checksums that they are wanted: it is there before the others.
+    checksums::begin(&copy)?;
+    copy.pragma_update(None, "user_version", schema::FORMAT)?;
     {
         let backup = Backup::new(source, &mut copy)?;
         while backup.step(-1)? != StepResult::Done {
@@ -140,6 +151,7 @@ fn copied(source: &Connection, aside: &Path, clock: &Clock) -> rusqlite::Result<
     copy.execute("UPDATE register SET inode = 0, device = 0", [])?;
     about::note(&copy, &clock.now(), "copied: this is a backup")?;
     let position: i64 = copy.query_row("SELECT position FROM register", [], |row| row.get(0))?;
+    checksums::demand(&copy)?;
     copy.close().map_err(|(_, error)| error)?;
     Ok(position.cast_unsigned())
 }

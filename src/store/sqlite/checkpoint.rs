@@ -51,7 +51,9 @@ impl Checkpoints {
         Self::run(connection)
     }
 
-    /// All of it, and the log is given back to the disk: after a transaction like no other.
+    /// All of it, and the log is given back to the disk: after a transaction like no other; and at the
+    /// end, because another program's SQLite that opens the file alone moves what it finds in the log,
+    /// and writes no checksums.
     pub(super) fn run_and_truncate(connection: &Connection) -> rusqlite::Result<()> {
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
     }

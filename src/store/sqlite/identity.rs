@@ -12,14 +12,14 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::about::{self, About};
-use super::checkpoint::Checkpoints;
 use super::ground::{self, Ground, at};
 use super::keys::{self, AdoptError};
 use super::load::Fault;
 use super::migrate::{self, Format1};
 use super::open_error::OpenError;
 use super::opening::Restored;
-use super::schema::{self, FORMAT, Found};
+use super::rewrite;
+use super::schema::{self, BARE, FORMAT, Found};
 use super::witness::{self, Claim, Doubt, Place, Sighting, Witness};
 use crate::protocol::time::{Millis, Moment};
 use crate::store::age::Age;
@@ -35,6 +35,7 @@ pub(super) struct Wanted {
 
 /// A register that may be used.
 pub(super) struct Established {
+    pub(super) connection: Connection,
     pub(super) about: About,
     pub(super) sealer: Sealer,
 }
@@ -48,7 +49,7 @@ struct Accepted {
 }
 
 pub(super) fn establish(
-    connection: &Connection,
+    mut connection: Connection,
     found: Found,
     path: &Path,
     ground: &Ground,
@@ -57,10 +58,10 @@ pub(super) fn establish(
     now: &Moment,
 ) -> Result<Established, OpenError> {
     let database = |error| OpenError::database(path)(error);
-    let place = Ground::place(path)?;
+    let mut place = Ground::place(path)?;
     let seen = witness.read().map_err(at(witness.path()))?;
     let (first, others) = keys::of(ground, wanted.keys, found == Found::Nothing)?;
-    let claim = claimed(connection, found, path, now)?;
+    let claim = claimed(&connection, found, path, now)?;
     let accepted = judge(
         claim.as_ref(),
         seen,
@@ -72,32 +73,31 @@ pub(super) fn establish(
     if let Found::Format(format) = found
         && format < FORMAT
     {
-        if wanted.restored == Restored::Overlook {
-            let path = path.to_owned();
-            return Err(OpenError::Outdated {
-                path,
-                found: format,
-            });
-        }
-        bring_up_to_date(connection, path, format, (&first, &others), place, *now)?;
+        let (keys, restored) = ((&first, &*others), wanted.restored);
+        connection = bring_up_to_date(connection, path, format, restored, keys, place, *now)?;
+        place = Ground::place(path)?;
     }
     let mut sealer = Sealer::new(&first, &others).map_err(|_| OpenError::NoRandomness)?;
     if wanted.restored == Restored::Overlook {
-        let about = recorded(connection, path)?;
+        let about = recorded(&connection, path)?;
         sealer
             .adopt_fingerprint_key(about.id, &about.fingerprint_key)
             .map_err(|error| not_opened(path, AdoptError::Seal(error)))?;
-        return Ok(Established { about, sealer });
+        return Ok(Established {
+            connection,
+            about,
+            sealer,
+        });
     }
     let id = ground::random_id()?;
-    let mut about = schema::alone(connection, || {
+    let mut about = schema::alone(&connection, || {
         let mut about = match found {
-            Found::Nothing => make(connection, id, &sealer, place, now)?,
-            Found::Format(_) => About::read(connection)?.ok_or(AdoptError::NoRow)?,
+            Found::Nothing => make(&connection, id, &sealer, place, now)?,
+            Found::Format(_) => About::read(&connection)?.ok_or(AdoptError::NoRow)?,
         };
-        keys::adopt(connection, &mut sealer, &mut about, now)?;
+        keys::adopt(&connection, &mut sealer, &mut about, now)?;
         if let Some(accepted) = &accepted {
-            accept(connection, &mut about, accepted, now)?;
+            accept(&connection, &mut about, accepted, now)?;
         }
         about.position = about.position.saturating_add(1);
         about.place = place;
@@ -105,19 +105,23 @@ pub(super) fn establish(
             lived: about.age.at(now),
             read: *now,
         };
-        about.write(connection, now)?;
+        about.write(&connection, now)?;
         Ok(about)
     })
     .map_err(|error| not_opened(path, error))?;
-    keys::miss(connection, &sealer, wanted.answers, about.age.lived).map_err(database)?;
+    keys::miss(&connection, &sealer, wanted.answers, about.age.lived).map_err(database)?;
     witness
         .write(about.sighting())
         .map_err(at(witness.path()))?;
     if !about.witnessed {
         about.witnessed = true;
-        about.write(connection, now).map_err(database)?;
+        about.write(&connection, now).map_err(database)?;
     }
-    Ok(Established { about, sealer })
+    Ok(Established {
+        connection,
+        about,
+        sealer,
+    })
 }
 
 /// What it says of itself; `None` where there is none.
@@ -223,29 +227,35 @@ fn accept(
     Ok(())
 }
 
-/// From an earlier format. What was written meanwhile is moved out of the log before anybody waits for
-/// it.
+/// From an earlier format: the tables first, then the file.
 fn bring_up_to_date(
-    connection: &Connection,
+    connection: Connection,
     path: &Path,
     from: u32,
+    restored: Restored,
     (first, others): (&MasterKey, &[MasterKey]),
     place: Place,
     now: Moment,
-) -> Result<(), OpenError> {
+) -> Result<Connection, OpenError> {
+    if restored == Restored::Overlook {
+        let path = path.to_owned();
+        return Err(OpenError::Outdated { path, found: from });
+    }
+    rewrite::find_room(&connection, path, from)?;
     tracing::info!(
         from,
         to = FORMAT,
         "the register is brought up to date, once: with millions of operations this takes minutes"
     );
     if from == 1 {
-        from_format_1(connection, path, first, others, place, now)?;
-    } else {
-        migrate::from_format_2(connection, now).map_err(not_migrated(path))?;
+        from_format_1(&connection, path, first, others, place, now)?;
+    } else if from < BARE {
+        migrate::from_format_2(&connection, now).map_err(not_migrated(path))?;
     }
-    Checkpoints::run_and_truncate(connection).map_err(OpenError::database(path))?;
+    let why = format!("brought from format {BARE} to format {FORMAT}");
+    let rewritten = rewrite::with_checksums(connection, path, &now, &why)?;
     tracing::info!("the register was brought from format {from} to format {FORMAT}");
-    Ok(())
+    Ok(rewritten)
 }
 
 /// Its fingerprints were made with a key derived from the one it was made with.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
+use super::damage;
 use super::locator;
 
 use crate::protocol::command::Admit;
@@ -43,6 +44,9 @@ impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Record(error) => error,
+            Fault::Database(error) if damage::is_damage(&error) => {
+                Self::Corrupt(damage::words(&error))
+            }
             Fault::Database(error) => Self::Unavailable(error.to_string()),
         }
     }
@@ -154,7 +158,7 @@ impl load::Rows for Tables<'_> {
         ])?;
         while let Some(row) = rows.next()? {
             let (_, operation) = self.operation_from(row)?;
-            if load::is_equal_without_key(&operation, admit) {
+            if operation.is_equal_without_key(admit) {
                 return Ok(Some(operation));
             }
         }

@@ -1,4 +1,5 @@
-//! Bringing a register of an earlier format up to date.
+//! Bringing the tables of a register of an earlier format up to date: to format 3, from which `rewrite` goes
+//! on.
 //!
 //! What always holds: one transaction, so that a crash leaves the one format or the other; nothing that
 //! was settled is forgotten sooner than it would have been; an identity that stands twice is found, and
@@ -12,7 +13,7 @@ use super::about::{self, About};
 use super::load::{self, Fault, PrincipalColumn};
 use super::locator;
 use super::purge::Cursor;
-use super::schema::{self, FORMAT};
+use super::schema::{self, BARE};
 use super::soundness;
 use super::witness::{Claim, Place, Sighting};
 use crate::protocol::ids::OperationKey;
@@ -114,9 +115,9 @@ pub(super) fn from_format_2(connection: &Connection, now: Moment) -> Result<(), 
 }
 
 fn finish(connection: &Connection, from: u32, now: Moment) -> Result<(), Fault> {
-    let text = format!("brought from format {from} to format {FORMAT}");
+    let text = format!("brought from format {from} to format {BARE}");
     about::note(connection, &now, &text)?;
-    connection.pragma_update(None, "user_version", FORMAT)?;
+    connection.pragma_update(None, "user_version", BARE)?;
     Ok(())
 }
 

@@ -9,6 +9,8 @@
 mod about;
 mod backup;
 mod checkpoint;
+mod checksums;
+mod damage;
 mod filesystem;
 mod ground;
 mod identity;
@@ -20,10 +22,12 @@ mod migrate;
 mod open_error;
 mod opening;
 mod persist;
+mod poison;
 mod purge;
 mod read;
 mod remembered;
 mod reserve;
+mod rewrite;
 #[cfg(test)]
 mod sabotage;
 mod schema;
@@ -49,14 +53,17 @@ use crate::protocol::operation::Operation;
 use crate::protocol::view::{Living, Record};
 
 pub use backup::{BackupError, Copied, backup};
+pub use checksums::install as compare_checksums;
 pub use open_error::OpenError;
 pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};
+use poison::Poison;
 pub use purge::{Purged, Remember};
 use read::Readers;
+pub use rewrite::mend;
 pub use witness::Doubt;
 use witness::Witness;
 pub use writer::Tended;
-use writer::{Answer, Asker, Errand, Poison};
+use writer::{Answer, Asker, Errand};
 
 /// Where to look an operation up, for registers that benchmarks fill by hand.
 #[cfg(feature = "bench")]
@@ -81,8 +88,8 @@ pub struct SqliteBackend {
 impl SqliteBackend {
     /// Sends the writer on an errand and waits for its answer.
     async fn ask<T>(&self, errand: impl FnOnce(Answer<T>) -> Errand) -> Result<T, StoreError> {
-        if let Some(why) = self.poison.get() {
-            return Err(StoreError::Poisoned(why.clone()));
+        if let Some(why) = self.poison.why() {
+            return Err(StoreError::Poisoned(why.to_owned()));
         }
         let (answer, answered) = oneshot::channel();
         self.errands

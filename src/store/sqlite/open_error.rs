@@ -8,8 +8,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::damage;
 use super::witness::Doubt;
 use crate::store::StoreError;
+
+/// In bytes.
+const MIB: u64 = 1 << 20;
 
 /// Why a register cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +88,7 @@ pub enum OpenError {
     Damaged {
         /// Which file.
         path: PathBuf,
-        /// What SQLite found first.
+        /// What was found first.
         found: String,
     },
     /// It was written by a newer version.
@@ -145,6 +149,21 @@ pub enum OpenError {
         /// What speaks for it.
         doubt: Doubt,
     },
+    /// A register of an earlier format is written anew, and there is no room for that.
+    #[error(
+        "{path} cannot be brought up to date: that takes {} MiB on its disk while it lasts, and {} MiB \
+         are free. Nothing was changed",
+        needed / MIB,
+        free / MIB
+    )]
+    NoRoom {
+        /// The register.
+        path: PathBuf,
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// A register of an earlier format cannot be brought up to date; it was left as it is.
     #[error("{path} cannot be brought up to date")]
     Migration {
@@ -182,12 +201,12 @@ pub enum OpenError {
 impl OpenError {
     pub(super) fn database(path: &Path) -> impl FnOnce(rusqlite::Error) -> Self {
         let path = path.to_owned();
-        move |source| match source.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::DatabaseCorrupt) => Self::Damaged {
-                path,
-                found: source.to_string(),
-            },
-            Some(_) | None => Self::Database { path, source },
+        move |source| {
+            if damage::is_damage(&source) {
+                let found = damage::words(&source);
+                return Self::Damaged { path, found };
+            }
+            Self::Database { path, source }
         }
     }
 }

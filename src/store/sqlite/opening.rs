@@ -7,7 +7,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 
@@ -15,13 +15,14 @@ use super::SqliteBackend;
 use super::ground::{Ground, at};
 use super::identity::{self, Established};
 use super::open_error::OpenError;
+use super::poison::Poison;
 use super::purge::Remember;
 use super::read::Readers;
 use super::reserve::Reserve;
 use super::schema::{self, Found};
 use super::soundness;
 use super::witness::Witness;
-use super::writer::{Parts, Poison, Writer};
+use super::writer::{Parts, Writer};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::Millis;
@@ -121,13 +122,17 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         answers: options.remember.answers,
     };
     let now = owner.clock.now();
-    let Established { about, sealer } =
-        identity::establish(&connection, found, &path, &ground, &witness, wanted, &now)?;
+    let Established {
+        connection,
+        about,
+        sealer,
+    } = identity::establish(connection, found, &path, &ground, &witness, wanted, &now)?;
     let sealer = Arc::new(sealer);
     let reserve = Reserve::make(ground.dir(), options.reserve).map_err(at(ground.dir()))?;
-    let readers = Readers::open(&path, Arc::clone(&sealer)).map_err(OpenError::database(&path))?;
+    let poison = Poison::default();
+    let readers = Readers::open(&path, Arc::clone(&sealer), poison.clone())
+        .map_err(OpenError::database(&path))?;
     let (errands, queue) = mpsc::channel(QUEUE);
-    let poison: Poison = Arc::new(OnceLock::new());
     let instance = owner.instance;
     let writer = Writer::new(Parts {
         connection,
@@ -137,7 +142,7 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         about,
         remember: options.remember,
         reserve,
-        poison: Arc::clone(&poison),
+        poison: poison.clone(),
         ground,
     })
     .map_err(OpenError::database(&path))?;

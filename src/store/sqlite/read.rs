@@ -1,7 +1,8 @@
 //! Reading beside the writer: a few read-only connections, used off the async workers.
 //!
 //! What always holds: a read sees one snapshot, of committed transactions only, and goes on when the
-//! writer is poisoned. It is a hint or a report, never the ground of a decision.
+//! writer is poisoned. It is a hint or a report, never the ground of a decision. A read that meets a
+//! damaged page poisons the register: what else is lost, nobody knows.
 //!
 //! What it does not do: find operations of a resource by an index; an index over all operations
 //! would cost each of them a page, so that listing walks back from the newest one.
@@ -13,8 +14,10 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use tokio::sync::Semaphore;
 
+use super::damage;
 use super::load::{Fault, OPERATION, Tables, blob};
 use super::locator;
+use super::poison::Poison;
 use super::schema;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
@@ -35,16 +38,18 @@ pub(super) struct Readers {
     sealer: Arc<Sealer>,
     idle: Mutex<Vec<Connection>>,
     seats: Semaphore,
+    poison: Poison,
 }
 
 impl Readers {
-    pub(super) fn open(path: &Path, sealer: Arc<Sealer>) -> rusqlite::Result<Self> {
+    pub(super) fn open(path: &Path, sealer: Arc<Sealer>, poison: Poison) -> rusqlite::Result<Self> {
         let first = schema::open_reader(path)?;
         Ok(Self {
             path: path.to_owned(),
             sealer,
             idle: Mutex::new(vec![first]),
             seats: Semaphore::new(READERS),
+            poison,
         })
     }
 
@@ -65,6 +70,20 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection, &mut Tables<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
+        let found = self.read_snapshot(read);
+        if let Err(Fault::Database(error)) = &found
+            && damage::is_damage(error)
+        {
+            self.poison.spoil(&damage::words(error));
+        }
+        found
+    }
+
+    /// A connection that failed is not used again.
+    fn read_snapshot<T>(
+        &self,
+        read: impl FnOnce(&Connection, &mut Tables<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let connection = match self.idle().pop() {
             Some(connection) => connection,
             None => schema::open_reader(&self.path)?,
@@ -72,7 +91,9 @@ impl Readers {
         let snapshot = connection.unchecked_transaction()?;
         let found = read(&connection, &mut Tables::new(&connection, &self.sealer));
         snapshot.finish()?;
-        self.idle().push(connection);
+        if !matches!(found, Err(Fault::Database(_))) {
+            self.idle().push(connection);
+        }
         found
     }
 

@@ -1,8 +1,8 @@
 //! The tables, and how a connection to them is set up.
 //!
 //! What always holds: the file says whose it is (`application_id`) and in which format
-//! (`user_version`) before anything else of it is believed; the writer's settings for durability are
-//! read back, not assumed. Records are the truth; the columns beside them are there to find them by,
+//! (`user_version`) before anything else of it is believed; its pages carry checksums, which are compared
+//! (`checksums`); the writer's settings for durability are read back, not assumed. Records are the truth; the columns beside them are there to find them by,
 //! and for an operator with `sqlite3`. Indexes are few, because each one dirties a page per
 //! operation; that an identity stands once is no constraint of a table (`locator`, `persist`).
 //!
@@ -14,11 +14,15 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::checksums;
 use super::locator;
 use super::open_error::OpenError;
 
 /// Format of the tables that this code writes, and the highest that it reads.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
+
+/// The last one whose pages carry no checksums; its tables are those of today.
+pub(super) const BARE: u32 = 3;
 
 /// The oldest that `migrate` brings up to date.
 const OLDEST: u32 = 1;
@@ -151,19 +155,56 @@ pub(super) enum Found {
 /// Opens the file for writing.
 pub(super) fn open_writer(path: &Path) -> Result<(Connection, Found), OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    checksums::install().map_err(OpenError::database(path))?;
     let connection = Connection::open_with_flags(path, flags).map_err(OpenError::database(path))?;
     let found = recognise(&connection, path)?;
+    if found == Found::Nothing {
+        checksums::begin(&connection).map_err(OpenError::database(path))?;
+        // There may be a first page already that has no room for them.
+        connection
+            .execute_batch("PRAGMA journal_mode = DELETE; VACUUM")
+            .map_err(OpenError::database(path))?;
+    }
     make_durable(&connection).map_err(OpenError::database(path))?;
+    if matches!(found, Found::Nothing | Found::Format(FORMAT)) {
+        checksums::demand(&connection).map_err(OpenError::database(path))?;
+    }
     check_setting(&connection, path, "journal_mode", "wal")?;
     check_setting(&connection, path, "synchronous", "2")?;
     Ok((connection, found))
 }
 
+/// Opens a file of the present format whose checksums are not believed.
+pub(super) fn open_uncompared(path: &Path) -> Result<Connection, OpenError> {
+    checksums::install().map_err(OpenError::database(path))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(OpenError::database(path))?;
+    checksums::believe_all(&connection).map_err(OpenError::database(path))?;
+    match recognise(&connection, path)? {
+        Found::Format(FORMAT) => {}
+        Found::Format(found) => {
+            let path = path.to_owned();
+            return Err(OpenError::Outdated { path, found });
+        }
+        Found::Nothing => {
+            let path = path.to_owned();
+            return Err(OpenError::Foreign { path });
+        }
+    }
+    make_durable(&connection).map_err(OpenError::database(path))?;
+    Ok(connection)
+}
+
 /// A connection that cannot write.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    checksums::install()?;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
+    let format: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if format > i64::from(BARE) {
+        checksums::demand(&connection)?;
+    }
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.execute_batch("PRAGMA cache_size = -2048; PRAGMA query_only = ON;")?;

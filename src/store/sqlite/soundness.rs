@@ -1,22 +1,25 @@
-//! Reading a register whole, to find damage that SQLite would not notice at work.
+//! Reading a register whole, to find damage before it is met.
 //!
-//! What always holds: a damaged index page can answer "no such operation" without any error, and what
-//! is not known is sent. So every register that is small enough is read whole before it is used, every
-//! index held against its table and every identity against its locator; a larger one is when it is
-//! copied (`backup`).
+//! What always holds: a page that is not as it was written is found at every read of it (`checksums`), in a
+//! register of whatever size. What checksums cannot see is that a page is whole and old, because a write to
+//! it was lost: an old index page can answer "no such operation", and what is not known is sent. Where it
+//! contradicts others, reading all of it shows it: every index held against its table and every identity
+//! against its locator. So every register that is small enough is read whole before it is used; a larger
+//! one when it is copied (`backup`) or written anew (`rewrite`).
 //!
-//! What it does not do: notice damage that happens later; pages carry no checksums.
+//! What it does not do: find lost writes in a larger one at the start, or any that left no contradiction.
 
 use std::path::Path;
 
 use rusqlite::{Connection, params};
 
+use super::damage;
 use super::locator;
 use super::open_error::OpenError;
 use super::schema::Found;
 
 /// Registers up to that many bytes are read whole at every start: some tenths of a second.
-const SMALL: i64 = 32 << 20;
+const SMALL: u64 = 32 << 20;
 
 /// The format since which operations have locators.
 const LOCATED: u32 = 3;
@@ -28,14 +31,14 @@ pub(super) fn flaw(connection: &Connection, found: Found) -> rusqlite::Result<Op
         broken => broken,
     };
     match flaw {
-        Err(error) if is_damage(&error) => Ok(Some(error.to_string())),
+        Err(error) if damage::is_damage(&error) => Ok(Some(damage::words(&error))),
         flaw => flaw,
     }
 }
 
 fn broken(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-    Ok((found != "ok").then_some(found))
+    Ok((found != "ok").then(|| damage::words_of_check(&found)))
 }
 
 /// An operation that is not found by its identity, or one of two under one identity. SQLite knows nothing
@@ -95,16 +98,12 @@ pub(super) fn doubled(connection: &Connection) -> rusqlite::Result<Option<String
 
 /// Refuses a damaged register, if it is small enough to be read whole.
 pub(super) fn prove(connection: &Connection, found: Found, path: &Path) -> Result<(), OpenError> {
-    let count = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
-    let bytes = count("page_count").and_then(|pages: i64| {
-        let size: i64 = count("page_size")?;
-        Ok(pages.saturating_mul(size))
-    });
-    let bytes = bytes.map_err(OpenError::database(path))?;
+    let bytes = bytes(connection).map_err(OpenError::database(path))?;
     if bytes > SMALL {
         tracing::info!(
             bytes,
-            "the register is too large to be read whole at the start; `store backup` does so"
+            "the register is too large to be read whole at the start: damage is found where it is \
+             read; `store backup` reads all"
         );
         return Ok(());
     }
@@ -117,9 +116,12 @@ pub(super) fn prove(connection: &Connection, found: Found, path: &Path) -> Resul
     }
 }
 
-fn is_damage(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
-    )
+/// How large it is.
+pub(super) fn bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let count = |pragma: &str| {
+        connection.pragma_query_value(None, pragma, |row| {
+            row.get::<_, i64>(0).map(i64::cast_unsigned)
+        })
+    };
+    Ok(count("page_count")?.saturating_mul(count("page_size")?))
 }

@@ -22,6 +22,7 @@ use crate::store::conformance::commands::{self as c, admit, again, applied, fenc
 use crate::store::{Admitted, Register};
 
 mod backup;
+mod damage;
 mod formats;
 mod full;
 mod keys;
@@ -103,8 +104,9 @@ impl Opening {
     }
 }
 
-/// As an operator with `sqlite3` would.
+/// As an operator with `sqlite3` would, who wrote checksums.
 fn by_hand(dir: &TempDir) -> Connection {
+    compare_checksums().unwrap();
     let connection = Connection::open(dir.path().join("register.db")).unwrap();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();
     connection

@@ -16,8 +16,8 @@ mod asker;
 mod housekeeping;
 mod transaction;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -28,6 +28,7 @@ use super::ground::Ground;
 use super::load::Fault;
 use super::opening::Owner;
 use super::persist::{self, Tally};
+use super::poison::Poison;
 use super::purge::Remember;
 use super::remembered::{OwnRows, Remembered};
 use super::reserve::Reserve;
@@ -63,9 +64,6 @@ pub(super) enum Errand {
     /// Stop, after what came before. Answers how far the register has come.
     Close(Answer<Sighting>),
 }
-
-/// Why the writer writes nothing more; empty while it does.
-pub(super) type Poison = Arc<OnceLock<String>>;
 
 pub(super) struct Writer {
     // Before the ground: the directory is given back only when the file is closed.
@@ -293,7 +291,7 @@ impl Writer {
             for (command, asker) in commands {
                 // Whoever asked for an attempt and went away has withdrawn. Evidence counts whether
                 // or not anybody still listens.
-                let asks = asks_for_attempt(command);
+                let asks = command.asks_for_attempt();
                 let reply = if asks && asker.is_gone() {
                     Err(Wanted::withdrawn())
                 } else {
@@ -416,6 +414,9 @@ impl Writer {
     }
 
     fn close(&mut self) -> Result<Sighting, StoreError> {
+        if self.poison.why().is_some() {
+            self.connection = None;
+        }
         if self.moved
             && self.connection.is_some()
             && let Err(error) = self.transact(&[], true)
@@ -431,7 +432,7 @@ impl Writer {
             return Ok(sighting);
         };
         // A log that stays is read at the next start; an error here loses nothing.
-        Checkpoints::run(&connection)
+        Checkpoints::run_and_truncate(&connection)
             .and_then(|()| connection.close().map_err(|(_, error)| error))
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(sighting)
@@ -452,7 +453,8 @@ impl Decided {
                 | Reply::Resend(_)
                 | Reply::Parked(_)
                 | Reply::Resolved(_)
-                | Reply::Steered(_),
+                | Reply::Steered(_)
+                | Reply::Noted(_),
             )
             | Err(_) => {}
         }
@@ -487,12 +489,5 @@ fn refuse(error: &StoreError, commands: Commands, proofs: Vec<Answer<()>>) {
     }
     for proof in proofs {
         let _ = proof.send(Err(error.clone()));
-    }
-}
-
-fn asks_for_attempt(command: &Command) -> bool {
-    match command {
-        Command::Admit(_) | Command::Resend(_) => true,
-        Command::Record(_) | Command::Park(_) | Command::Resolve(_) | Command::Steer(_) => false,
     }
 }

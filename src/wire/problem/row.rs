@@ -107,7 +107,8 @@ impl Row {
             Fault::IdentityMissing { .. } => Self::IdentityMissing,
             Fault::BodyTooLarge { .. } => Self::BodyTooLarge,
             Fault::Overloaded => Self::Overloaded,
-            Fault::Draining => Self::Draining,
+            // Told apart by its sentence: what the caller is to do is the same.
+            Fault::Draining | Fault::ConfigChanged => Self::Draining,
             Fault::StoreUnavailable => Self::StoreUnavailable,
             Fault::UpstreamUnreachable => Self::UpstreamUnreachable,
             Fault::DispatchExpired => Self::DispatchExpired,

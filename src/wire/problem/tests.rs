@@ -99,6 +99,7 @@ fn faults() -> Vec<Fault> {
         Fault::BodyTooLarge { limit: 1_048_576 },
         Fault::Overloaded,
         Fault::Draining,
+        Fault::ConfigChanged,
         Fault::StoreUnavailable,
         Fault::UpstreamUnreachable,
         Fault::DispatchExpired,
@@ -141,6 +142,8 @@ fn every_row_of_the_contract_and_no_other() {
         .collect();
     let mut expected: Vec<&str> = CONTRACT.lines().filter(|row| !row.is_empty()).collect();
     seen.sort();
+    // Some faults differ in their sentence only.
+    seen.dedup();
     expected.sort_unstable();
     assert_eq!(seen, expected);
 }

@@ -52,6 +52,11 @@ impl Wording {
                 "This proxy admits nothing more. Send the same request again. Nothing was sent."
                     .to_owned()
             }
+            Fault::ConfigChanged => {
+                "The config of this proxy changed while this request waited, and with it what operations \
+                 are named by. Send the same request again: it is read under the new one. Nothing was sent."
+                    .to_owned()
+            }
             Fault::StoreUnavailable => {
                 "This request cannot be recorded, so nothing was sent for it. Send the same request \
                  again, under the same identity: an earlier one may have been sent."

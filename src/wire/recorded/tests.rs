@@ -71,6 +71,7 @@ fn recorded(method: &str, path: &str, fields: &[(&str, &str)]) -> (Operation, St
         params: &params,
         head: &head,
         body: Bytes::from_static(b"{}"),
+        caller: &Caller::default(),
         first_attempt: NOBODY,
     };
     let identified = identify(scope, effect).unwrap();
@@ -171,6 +172,36 @@ fn what_is_the_same_for_the_whole_upstream() {
         assert_eq!(elsewhere[0], [Change::Elsewhere]);
         assert_eq!(elsewhere[2], [Change::Elsewhere]);
     }
+}
+
+/// The certificate is not stored: whose an operation is, the rules say; everything else, its request.
+#[test]
+fn callers_by_certificate_are_compared_by_the_rules() {
+    let by = |name: &str, id: &str| {
+        let principal = format!(
+            "listen_tls: {{ cert: c, key: k, client_ca: a }}\n    \
+             principal: [ {{ client_certificate: {name} }} ]"
+        );
+        let text = CONFIG.replace("principal: [ { header: X-Account } ]", &principal);
+        config(&text.replace("publish:", id))
+    };
+    let before = by("subject", "publish:");
+    let judged = |after: &Config| {
+        let (operation, request) = statement();
+        Judge::new(after, Some(&before)).changes(&operation, Some(&request))
+    };
+    assert_eq!(judged(&before), []);
+    assert_eq!(judged(&by("uri", "publish:")), [Change::Principal]);
+    assert!(!is_same_for_all(&before, &by("uri", "publish:")));
+    assert!(matches!(
+        &judged(&by("subject", "put:"))[..],
+        [Change::Id(Some(id))] if id.starts_with("put:")
+    ));
+    let header = config(CONFIG);
+    let others = by("dns", "publish:");
+    let (operation, request) = statement();
+    let changes = Judge::new(&others, Some(&header)).changes(&operation, Some(&request));
+    assert_eq!(changes, [Change::Principal]);
 }
 
 #[test]

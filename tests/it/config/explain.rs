@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::support::proxy::Proxy;
+use crate::support::tls::Authority;
 
 const STATEMENTS: &str = "config/statements.yaml";
 const STRIPE: &str = "config/stripe.yaml";
@@ -217,3 +218,66 @@ fn what_is_no_effect_and_what_is_nobodys() {
     let (code, _, complaint) = explain(STRIPE, &["--upstream", "x", "/v1"]);
     assert_eq!(code, Some(2), "{complaint}");
 }
+
+/// The certificate of a caller is part of a request like its headers: it tells two of them apart.
+#[test]
+fn callers_are_told_apart_by_their_certificates() {
+    let folder = crate::support::ports::folder();
+    let file = |name: &str| folder.path().join(name);
+    let authority = Authority::new("callers");
+    for (name, owner) in [("a.pem", "alice"), ("b.pem", "bob"), ("again.pem", "alice")] {
+        authority.caller(owner).write(&file(name), &file("key.pem"));
+    }
+    std::fs::write(file("config.yaml"), BY_CERTIFICATE).unwrap();
+    let path = |name: &str| file(name).to_str().unwrap().to_owned();
+    let (config, alice) = (path("config.yaml"), path("a.pem"));
+    let pay = ["-d", "a=1", "-H", "Idempotency-Key: k", "/payments"];
+    let explain = |before: &[&str], after: &[&str]| {
+        let request = [before, &pay, after].concat();
+        explain(&config, &request)
+    };
+
+    let (_, said, _) = explain(&[], &[]);
+    assert!(said.contains("refused: 400 identity-missing"), "{said}");
+    let why =
+        "client certificate subject is not there: the caller's connection showed no certificate";
+    assert!(said.contains(why), "{said}");
+
+    let (_, said, _) = explain(&["--client-cert", &alice], &[]);
+    assert!(
+        said.contains("client certificate subject = CN=alice"),
+        "{said}"
+    );
+    assert!(said.contains("put to the register"), "{said}");
+
+    let with_alice = |other: &str| {
+        let one = ["--cert", &alice, "--key", "k.pem", "--and"];
+        explain(&[&pay, &one[..]].concat(), &["-E", other]).1
+    };
+    let said = with_alice(&path("b.pem"));
+    let apart = "Two operations. What tells them apart:\n  \
+                 principal, client certificate subject: CN=alice, CN=bob";
+    assert!(said.starts_with(apart), "{said}");
+    let said = with_alice(&path("again.pem"));
+    assert!(
+        said.starts_with("One operation: the second is a repeat"),
+        "{said}"
+    );
+
+    let (code, _, complaint) = explain(&["--client-cert", &config], &[]);
+    assert_eq!(code, Some(2), "{complaint}");
+    assert!(complaint.contains("holds no certificate"), "{complaint}");
+}
+
+const BY_CERTIFICATE: &str = "
+version: 1
+upstreams:
+  bank:
+    listen: 0.0.0.0:15001
+    url: http://bank.internal
+    capability: [idempotent]
+    key: { header: Idempotency-Key, lifetime: 24h }
+    listen_tls: { cert: c.pem, key: k.pem, client_ca: ca.pem }
+    principal: [ { client_certificate: subject } ]
+    effects: [ { on: POST /payments } ]
+";

@@ -5,6 +5,7 @@
 //!
 //! What lives elsewhere: what each field means and how it is refused is tested beside the parser.
 
+mod confirmed;
 mod explain;
 mod reload;
 mod schema;

@@ -19,28 +19,28 @@ use crate::support::setup::Setup;
 use crate::support::upstream::{Keys, Upstream};
 
 /// What became of the last config that was read again.
-fn last_reload(proxy: &Proxy) -> Value {
+pub(super) fn last_reload(proxy: &Proxy) -> Value {
     proxy.read("/v1/config")["last_reload"].clone()
 }
 
-fn digest(proxy: &Proxy) -> String {
+pub(super) fn digest(proxy: &Proxy) -> String {
     let digest = proxy.read("/v1/config")["digest"].clone();
     digest.as_str().unwrap().to_owned()
 }
 
-fn text(proxy: &Proxy) -> String {
+pub(super) fn text(proxy: &Proxy) -> String {
     fs::read_to_string(proxy.config()).unwrap()
 }
 
 /// Writes another config beside the old one and puts it in its place, as careful programs do.
-fn replace(proxy: &Proxy, text: &str) {
+pub(super) fn replace(proxy: &Proxy, text: &str) {
     let beside = proxy.config().with_extension("new");
     fs::write(&beside, text).unwrap();
     fs::rename(beside, proxy.config()).unwrap();
 }
 
 /// Changes one thing, waits until it was read, and answers what became of it.
-fn changed(proxy: &Proxy, from: &str, to: &str) -> Value {
+pub(super) fn changed(proxy: &Proxy, from: &str, to: &str) -> Value {
     let text = text(proxy);
     assert!(text.contains(from), "{from}\n{text}");
     let before = last_reload(proxy);
@@ -49,7 +49,7 @@ fn changed(proxy: &Proxy, from: &str, to: &str) -> Value {
     last_reload(proxy)
 }
 
-fn reasons(reload: &Value) -> String {
+pub(super) fn reasons(reload: &Value) -> String {
     let reasons = reload["reasons"].as_array().unwrap().iter();
     let reasons: Vec<&str> = reasons.map(|it| it.as_str().unwrap()).collect();
     reasons.join("\n")
@@ -109,6 +109,35 @@ fn a_broken_file_is_reported_with_its_places_and_the_old_one_stays() {
     assert_eq!(proxy.health("/readyz").status, 200);
     let mended = changed(&proxy, "timeout:", "timeouts:");
     assert_eq!(mended["result"], "applied");
+}
+
+/// A13: nothing here races two copies of a request, and a config that asks for it is refused.
+#[test]
+fn hedging_and_mirroring_are_no_settings() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let proxy = Proxy::start(Setup::payments(upstream.address()));
+    let before = digest(&proxy);
+    let good = text(&proxy);
+    for asked in ["hedge: { after: 100ms }", "mirror: http://127.0.0.1:9"] {
+        let after = last_reload(&proxy);
+        let once = "- on: POST /payments\n";
+        replace(
+            &proxy,
+            &good.replacen(once, &format!("{once}        {asked}\n"), 1),
+        );
+        proxy.hang_up();
+        until("it was read again", || last_reload(&proxy) != after);
+        let reload = last_reload(&proxy);
+        let (name, _) = asked.split_once(':').unwrap();
+        assert_eq!(reload["result"], "invalid", "{asked}");
+        let said = format!("effects[0].{name}: is not a known field");
+        assert!(reasons(&reload).contains(&said), "{reload}");
+        let checked = Proxy::command_alone(&["check", proxy.config().to_str().unwrap()]);
+        assert_eq!(checked.status.code(), Some(1), "{asked}");
+    }
+    assert_eq!(digest(&proxy), before);
+    assert_eq!(pay(&proxy, "k").send().status, 201);
+    assert_eq!(upstream.heads().len(), 1);
 }
 
 #[test]

@@ -12,3 +12,4 @@ mod campaign;
 mod freeze;
 mod points;
 mod traffic;
+mod upgrade;

@@ -3,84 +3,14 @@
 //!
 //! What always holds: what a damaged register has forgotten is not sent again.
 
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-
-use rusqlite::Connection;
-
+use super::at_rest::{AtRest, PAGE, change, stopped_after};
 use super::*;
-
-/// SQLite's pages, as the register has them.
-const PAGE: usize = 4096;
+use crate::support::register::by_hand;
 
 /// Enough for tables of more than one page.
 const PAYMENTS: usize = 60;
 
-/// A register at rest, so that it can be put back as it was.
-struct AtRest {
-    database: PathBuf,
-    files: Vec<(PathBuf, Vec<u8>)>,
-}
-
-impl AtRest {
-    /// All that is to be known is in the database: there is no log beside it.
-    fn of(proxy: &Proxy) -> Self {
-        let database = proxy.register().join("register.db");
-        let moved = Connection::open(&database).unwrap();
-        moved
-            .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
-            .unwrap();
-        drop(moved);
-        let files = [database.clone(), proxy.register().join("witness")];
-        let files = files.map(|path| (path.clone(), std::fs::read(path).unwrap()));
-        Self {
-            database,
-            files: files.into(),
-        }
-    }
-
-    /// The same files with their content of then.
-    fn put_back(&self) {
-        for end in ["-wal", "-shm"] {
-            let mut name = self.database.clone().into_os_string();
-            name.push(end);
-            let _ = std::fs::remove_file(PathBuf::from(name));
-        }
-        for (path, content) in &self.files {
-            std::fs::write(path, content).unwrap();
-        }
-    }
-
-    fn pages(&self) -> usize {
-        std::fs::read(&self.database).unwrap().len() / PAGE
-    }
-
-    /// Half of a page was not written, as a sector was not.
-    fn tear(&self, page: usize, half: Range<usize>) {
-        change(&self.database, |content| {
-            content[page * PAGE..(page + 1) * PAGE][half].fill(0);
-        });
-    }
-}
-
 type Spoil = fn(&mut Vec<u8>);
-
-fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
-    let mut content = std::fs::read(path).unwrap();
-    change(&mut content);
-    std::fs::write(path, content).unwrap();
-}
-
-/// A stopped register in which payments were made, at an upstream that makes each one that it gets.
-fn stopped_after(payments: usize) -> (Upstream, Proxy) {
-    let upstream = Upstream::start(Keys::Ignored);
-    let mut proxy = Proxy::start(Setup::opaque(upstream.address()));
-    for number in 0..payments {
-        assert_eq!(pay(&proxy, &format!("k{number}")).send().status, 201);
-    }
-    proxy.stop();
-    (upstream, proxy)
-}
 
 /// SQLite itself would answer "not there" from some of these pages, and the payment would be made again.
 #[test]
@@ -127,7 +57,7 @@ fn a_register_with_a_torn_index_is_refused_copied_never_and_may_be_looked_at() {
     let (upstream, mut proxy) = stopped_after(3);
     let whole = AtRest::of(&proxy);
     let identities: usize = {
-        let register = Connection::open(&whole.database).unwrap();
+        let register = by_hand(&proxy.register());
         let named = "SELECT rootpage FROM sqlite_schema WHERE name = 'locators'";
         let page: u32 = register.query_row(named, [], |row| row.get(0)).unwrap();
         usize::try_from(page).unwrap() - 1
@@ -165,10 +95,8 @@ fn a_register_with_a_torn_index_is_refused_copied_never_and_may_be_looked_at() {
 fn a_record_that_decayed_stops_its_own_operation_and_no_other() {
     let (upstream, mut proxy) = stopped_after(2);
     let whole = AtRest::of(&proxy);
-    let by_hand = Connection::open(&whole.database).unwrap();
     let decay = "UPDATE operations SET record = x'00' WHERE id = 'k0'";
-    assert_eq!(by_hand.execute(decay, []).unwrap(), 1);
-    drop(by_hand);
+    assert_eq!(by_hand(&proxy.register()).execute(decay, []).unwrap(), 1);
     proxy.start_again();
     let before = proxy.log().len();
     for _ in 0..2 {
@@ -273,7 +201,7 @@ fn a_file_without_a_header_is_no_register() {
 fn a_register_of_a_newer_version_is_refused_and_left_alone() {
     let (upstream, mut proxy) = stopped_after(1);
     let whole = AtRest::of(&proxy);
-    let newer = Connection::open(&whole.database).unwrap();
+    let newer = by_hand(&proxy.register());
     newer.pragma_update(None, "user_version", 99).unwrap();
     drop(newer);
     let before = std::fs::read(&whole.database).unwrap();

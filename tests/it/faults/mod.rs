@@ -7,12 +7,15 @@
 //!
 //! What lives elsewhere: a COMMIT that fails beneath the decisions (`store::sqlite`), kills (`crash`).
 
+mod at_rest;
 mod damage;
 mod full;
 mod held;
+mod large;
 mod observed;
 mod power;
 mod read_only;
+mod stranger;
 mod sync;
 
 use serde_json::Value;

@@ -6,6 +6,7 @@
 
 use super::*;
 use crate::support::script::{Ending, Script};
+use crate::support::secured::Secured;
 use crate::support::setup::Setup;
 use crate::support::upstream::Keys;
 
@@ -147,12 +148,37 @@ fn complete() -> Vec<Row> {
 fn every_way_an_answer_can_be() {
     let upstream = Upstream::start(Keys::Ignored);
     let proxy = Proxy::start(Setup::opaque(upstream.address()));
+    answer_in_every_way(&upstream, &proxy);
+}
+
+/// A12: the same table for the other way to an upstream.
+#[test]
+fn every_way_an_answer_can_be_through_tls() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let secured = Secured::before(upstream.address());
+    let setup = Setup::opaque(upstream.address());
+    let config = setup.config();
+    let authority = config.with_file_name("authority.pem");
+    secured.write_authority(&authority);
+    let plain = format!("url: http://{}", upstream.address());
+    let tls = format!(
+        "url: {}\n    tls: {{ ca: {} }}",
+        secured.url(),
+        authority.display()
+    );
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replacen(&plain, &tls, 1)).unwrap();
+    let proxy = Proxy::start(setup);
+    answer_in_every_way(&upstream, &proxy);
+}
+
+fn answer_in_every_way(upstream: &Upstream, proxy: &Proxy) {
     let table = [without_a_head(), without_an_end(), complete()].concat();
     for (number, (what, answer, ending, becomes)) in table.iter().enumerate() {
         let key = format!("k-{number}");
         upstream.next(Script::answer_raw(answer.as_bytes()).then(*ending));
 
-        let told = pay(&proxy, &key, "{}").send();
+        let told = pay(proxy, &key, "{}").send();
 
         let (marked, kept) = match becomes {
             Told(status, content, kept) => {
@@ -181,7 +207,7 @@ fn every_way_an_answer_can_be() {
             }
         };
         assert_eq!(told.field("fencepost-state"), marked, "{what}");
-        until(what, || state(&proxy, &key) == kept);
+        until(what, || state(proxy, &key) == kept);
         assert_eq!(upstream.heads().len(), number + 1, "{what}: sent once");
     }
 }

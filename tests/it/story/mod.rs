@@ -9,6 +9,8 @@
 
 mod answers;
 mod bytes;
+mod certificates;
+mod deadlines;
 mod drain;
 mod evidence;
 mod expressions;

@@ -177,3 +177,32 @@ fn one_for_which_there_is_no_room_is_passed_on_and_not_kept() {
         }
     }
 }
+
+/// It is judged by the config that it began with, to its last byte.
+#[test]
+fn one_that_streams_while_the_config_changes_ends_whole_and_under_its_own() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let proxy = Proxy::start(Setup::new(upstream.address(), &keeping_little("opaque")));
+    let length = 20_000_000;
+    upstream.next(Script::answer_raw(counted(201, length)));
+    let slow = pay(&proxy, "k", "{}").start();
+    slow.until_answered();
+    let digest = || proxy.read("/v1/config")["digest"].clone();
+    let before = digest();
+    let refuses = "answers: { refused: \"response.status == 201\" }\n    effects:";
+    proxy.change_config("effects:", refuses);
+    proxy.hang_up();
+    until("another config is in force", || digest() != before);
+    assert_eq!(state(&proxy, "k"), "INTENDED", "it is still coming");
+
+    let told = slow.answer();
+
+    assert_eq!((told.status, told.body.len()), (201, length));
+    assert_eq!(told.text(), content(length));
+    until_state(&proxy, "k", "COMPLETED");
+    let verdict = |key| operation(&proxy, key)["outcome"]["verdict"].clone();
+    assert_eq!(verdict("k"), "applied");
+    upstream.next(Script::answer_raw(counted(201, 10)));
+    assert_eq!(pay(&proxy, "l", "{}").send().status, 201);
+    assert_eq!(verdict("l"), "refused", "by the new one");
+}

@@ -77,6 +77,11 @@ impl Call {
         Self { first_line, ..self }
     }
 
+    /// Where it goes.
+    pub fn target(&self) -> SocketAddr {
+        self.target
+    }
+
     /// The exact bytes that `start` writes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut text = format!("{}\r\nHost: {}\r\n", self.first_line, self.target);
@@ -130,15 +135,7 @@ impl InFlight {
 
     /// Waits for the whole answer or the end of the connection.
     pub fn try_answer(self) -> io::Result<Answer> {
-        let mut reader = Reader::new(&self.stream, |_: &[u8]| {});
-        loop {
-            let head = reader.head()?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            let status = head.word(1).parse().map_err(io::Error::other)?;
-            if status >= 200 {
-                let body = reader.body(&head, true)?;
-                return Ok(Answer { status, head, body });
-            }
-        }
+        read_answer(&self.stream)
     }
 
     /// Has anything come back yet, be it only the end?
@@ -167,6 +164,19 @@ impl InFlight {
     /// Closes the connection in the caller's way: at once, without reading.
     pub fn hang_up(self) {
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Reads one whole answer from whatever it comes over.
+pub fn read_answer(stream: impl io::Read) -> io::Result<Answer> {
+    let mut reader = Reader::new(stream, |_: &[u8]| {});
+    loop {
+        let head = reader.head()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let status = head.word(1).parse().map_err(io::Error::other)?;
+        if status >= 200 {
+            let body = reader.body(&head, true)?;
+            return Ok(Answer { status, head, body });
+        }
     }
 }
 

@@ -6,7 +6,6 @@
 //! What it does not do: pool, retry, decode, follow. Precise control is the point.
 
 use std::io::{self, Read};
-use std::net::TcpStream;
 
 /// Fields in their order, as they were written.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +63,8 @@ impl Head {
 }
 
 /// A connection being read message by message.
-pub struct Reader<'a, T: FnMut(&[u8])> {
-    pub stream: &'a TcpStream,
+pub struct Reader<S: Read, T: FnMut(&[u8])> {
+    pub stream: S,
     /// Sees every byte as it arrives.
     pub tap: T,
     /// Never reads more than so many bytes in all.
@@ -74,8 +73,8 @@ pub struct Reader<'a, T: FnMut(&[u8])> {
     pub read: usize,
 }
 
-impl<'a, T: FnMut(&[u8])> Reader<'a, T> {
-    pub fn new(stream: &'a TcpStream, tap: T) -> Self {
+impl<S: Read, T: FnMut(&[u8])> Reader<S, T> {
+    pub fn new(stream: S, tap: T) -> Self {
         Self {
             stream,
             tap,

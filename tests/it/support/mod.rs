@@ -14,8 +14,11 @@ pub mod node;
 pub mod ports;
 pub mod proxy;
 pub mod python;
+pub mod register;
 pub mod script;
+pub mod secured;
 pub mod setup;
+pub mod tls;
 pub mod upstream;
 
 mod tests;

@@ -82,6 +82,11 @@ impl Proxy {
         eventually("the proxy ends", || child.try_wait().unwrap())
     }
 
+    /// How it has ended by itself, if it has.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// Starts it again on the same register, config and ports.
     pub fn start_again(&mut self) {
         self.start_again_dying_at(None);
@@ -92,6 +97,12 @@ impl Proxy {
         assert!(self.child.try_wait().unwrap().is_some(), "still running");
         self.child = spawn(&self.setup, failpoint);
         self.until_ready();
+    }
+
+    /// Starts it again and does not wait.
+    pub fn begin_again(&mut self) {
+        assert!(self.child.try_wait().unwrap().is_some(), "still running");
+        self.child = spawn(&self.setup, None);
     }
 
     /// The same, for a failpoint that it may already reach while it starts. `false`: it did.

@@ -7,6 +7,7 @@ use fencepost::protocol::policy::{IfOlderUnsettled, Ownership, PerGeneration};
 use super::super::register::{attempt_id, form_of};
 use super::super::scenario::{Call, Scenario, TICK_MS};
 use super::super::world::{Packet, Proof, Task, Try, World};
+use super::answers::repeats;
 use super::{Judged, Position, Violation, is_acting, is_listening, never};
 
 /// An admission was granted to `call`; its attempt is the last of `after`.
@@ -21,16 +22,19 @@ pub fn admitted(scenario: &Scenario, before: &World, after: &World, call: &Call)
         format!("an attempt of {name} was granted twice")
     })?;
     intended(after, attempt)?;
-    token_is_good(scenario, before, after, call, attempt)?;
     identity_is_free(before, call, attempt)?;
-    generation_is_free(before, call, attempt)?;
-    nothing_older_is_unsettled(before, call, attempt)?;
-    is_owner(
-        scenario,
-        before,
-        call.policy.fence.map(|fence| fence.require),
-        attempt,
-    )?;
+    never(call.token.is_some() && before.seen.cancelled, || {
+        format!("{name} was admitted after a durable cancel")
+    })?;
+    // Where tokens are observed nothing is refused for one.
+    if !call.is_observed() {
+        token_is_good(scenario, before, after, call, attempt)?;
+        generation_is_free(before, call, attempt)?;
+        nothing_older_is_unsettled(before, call, attempt)?;
+        let require = call.policy.fence.map(|fence| fence.require);
+        is_owner(scenario, before, require, attempt)?;
+    }
+    repeats_nothing(before, call, attempt)?;
     never(before.seen.twins.contains(&name), || {
         format!("{name} was refused as a twin and admitted all the same")
     })?;
@@ -78,11 +82,6 @@ fn token_is_good(
     attempt: &Try,
 ) -> Judged {
     let name = attempt.name;
-    if call.token.is_some() {
-        never(before.seen.cancelled, || {
-            format!("{name} was admitted after a durable cancel")
-        })?;
-    }
     let Some(Some(token)) = call.token else {
         return Ok(());
     };
@@ -137,6 +136,20 @@ fn identity_is_free(before: &World, call: &Call, attempt: &Try) -> Judged {
             )
         }),
     }
+}
+
+/// A request without a key does not do again what an equal one may be doing.
+fn repeats_nothing(before: &World, call: &Call, attempt: &Try) -> Judged {
+    for record in &before.records {
+        let operation = &record.operation;
+        let repeated = repeats(before, call, attempt.at, record) && operation.state.is_unsettled();
+        never(repeated && record.name != attempt.name, || {
+            let (name, first) = (attempt.name, record.name);
+            let word = operation.state.word();
+            format!("{name} was admitted and repeats {first}, which is {word}; neither has a key")
+        })?;
+    }
+    Ok(())
 }
 
 fn generation_is_free(before: &World, call: &Call, attempt: &Try) -> Judged {

@@ -1,11 +1,12 @@
 //! Callers ask; admissions commit; an attempt begins.
 
 use fencepost::protocol::command::{Command, Grant, Reply, Ruling};
+use fencepost::protocol::operation::State;
 use fencepost::protocol::policy::{IfTwin, Order};
 use fencepost::protocol::rejection::Rejection;
 
 use super::super::never;
-use super::super::register::{admissions, apply, attempt_id, form_of, moment};
+use super::super::register::{admissions, apply, attempt_id, form_of, moment, number_of};
 use super::super::scenario::Call;
 use super::super::world::{CallerState, Instance, Name, Packet, Proof, Record, Repeat, Task, Try};
 use super::{Happened, Step};
@@ -69,6 +70,7 @@ impl Step<'_> {
         };
         self.see_token(asked);
         let name = Name::of(&admission.key);
+        never::ruled(self.before, asked, beginner.at, name, &admission.ruling)?;
         if matches!(
             admission.ruling,
             Ruling::Wait { .. } | Ruling::Refused(Rejection::NearDuplicate { .. })
@@ -84,8 +86,12 @@ impl Step<'_> {
                 }
                 Ok(true)
             }
-            Ruling::Join { .. } => {
-                self.say(|| "it joins".to_owned());
+            Ruling::Join { key, .. } => {
+                let joined = Name::of(&key);
+                self.say(|| format!("it joins {joined}"));
+                if let (Some(call), Some(_)) = (beginner.call, asked.blind_retry) {
+                    self.world.calls[usize::from(call)].state = CallerState::Joined(joined);
+                }
                 Ok(true)
             }
             Ruling::Wait { predecessor, .. } => {
@@ -98,6 +104,9 @@ impl Step<'_> {
             }
             Ruling::Refused(rejection) => {
                 self.say(|| format!("refused: {}", shortly(&rejection)));
+                if let (Some(call), Some(_)) = (beginner.call, asked.blind_retry) {
+                    self.world.calls[usize::from(call)].state = CallerState::Over;
+                }
                 Ok(true)
             }
         }
@@ -126,7 +135,7 @@ impl Step<'_> {
     fn see_twin(&mut self, asked: &Call, name: Name) {
         let refuses = asked
             .fenced()
-            .is_some_and(|fence| fence.if_twin == IfTwin::Refuse);
+            .is_some_and(|fence| fence.if_twin == IfTwin::Refuse && !asked.is_observed());
         let repeats = |other: &Record| {
             let place = other.operation.place.as_ref();
             other.name != name
@@ -159,6 +168,31 @@ impl Step<'_> {
         self.judge(judged)
     }
 
+    /// A caller without a key hears how the operation ended that it joined. If that was not applied, its
+    /// own request goes on as new.
+    pub(super) fn hear(&mut self, call: u8) -> Happened {
+        let caller = self.before.calls[usize::from(call)].state;
+        let CallerState::Joined(name) = caller else {
+            return Ok(false);
+        };
+        let record = self.before.record(name);
+        match record.map(|record| &record.operation.state) {
+            Some(State::Completed(_)) => self.tell(Some(call), name),
+            Some(State::NotApplied(_)) => {
+                self.world.calls[usize::from(call)].state = CallerState::Asking;
+            }
+            Some(State::NeedsAttention(_)) => {
+                self.world.calls[usize::from(call)].state = CallerState::Over;
+            }
+            Some(State::Intended | State::Uncertain) | None => return Ok(false),
+        }
+        self.say(|| {
+            let who = self.steps.scenario.calls[usize::from(call)].who;
+            format!("{who} hears what became of {name}")
+        });
+        Ok(true)
+    }
+
     /// Enters an attempt that was granted.
     pub(super) fn begin(&mut self, beginner: &Beginner, grant: &Grant) -> u8 {
         let name = Name::of(&grant.key);
@@ -177,6 +211,7 @@ impl Step<'_> {
             condition: condition.and_then(|earlier| earlier.condition),
             at: beginner.at,
             place: number,
+            resource: place.map_or(0, |place| u8::try_from(number_of(&place.resource)).unwrap()),
             incarnation: place.map_or(0, |place| u8::try_from(place.incarnation.0).unwrap()),
             token: place.and_then(|place| place.token),
             strict: operation.order == Order::Strict,
@@ -191,7 +226,8 @@ impl Step<'_> {
             packet: Packet::Unsent,
             proof: Proof::None,
         };
-        debug_assert!(number <= admissions(self.world.fence.as_ref()));
+        let fence = &self.world.fences[usize::from(attempt.resource)];
+        debug_assert!(number <= admissions(fence.as_ref()));
         self.world.tries.push(attempt);
         u8::try_from(self.world.tries.len() - 1).unwrap()
     }
@@ -204,7 +240,7 @@ impl Step<'_> {
         let told = self.world.record(name).and_then(never::told_of);
         self.world.calls[call].state = match told {
             Some(told) => CallerState::Told(name, told),
-            None => CallerState::Asking,
+            None => self.steps.scenario.calls[call].without_answer(),
         };
         if let Some(told) = told {
             self.say(|| {

@@ -218,7 +218,8 @@ impl Step<'_> {
         });
         if let Some(call) = waits {
             if lost {
-                self.world.calls[usize::from(call)].state = CallerState::Asking;
+                let state = self.scenario().calls[usize::from(call)].without_answer();
+                self.world.calls[usize::from(call)].state = state;
             } else {
                 let name = self.world.tries[usize::from(index)].name;
                 self.tell(Some(call), name);

@@ -9,7 +9,9 @@ use fencepost::protocol::plan::{self, Step as Planned};
 use fencepost::protocol::time::Millis;
 
 use super::super::never::{self, Violation};
-use super::super::register::{admissions, answer, apply, attempt_id, lease, living, moment};
+use super::super::register::{
+    admissions, answer, apply, attempt_id, fence_of, lease, living, moment,
+};
 use super::super::scenario::TICK_MS;
 use super::super::world::{CallerState, Packet, Proof, Repeat, Shown, Task};
 use super::asking::Beginner;
@@ -41,8 +43,12 @@ impl Step<'_> {
             }
         }
         for (call, caller) in self.steps.scenario.calls.iter().zip(&mut world.calls) {
-            if let (true, CallerState::Trying(_)) = (call.proxy == proxy, caller.state) {
-                caller.state = CallerState::Asking;
+            let waits = matches!(
+                caller.state,
+                CallerState::Trying(_) | CallerState::Joined(_)
+            );
+            if call.proxy == proxy && waits {
+                caller.state = call.without_answer();
             }
         }
         // Whoever would repeat a write died with it.
@@ -121,7 +127,7 @@ impl Step<'_> {
     pub(super) fn settle(&mut self, proxy: u8, record: u8, lost: bool) -> Happened {
         let scenario = self.steps.scenario;
         let operation = &self.before.records[usize::from(record)].operation;
-        let fence = operation.place.as_ref().and(self.before.fence.as_deref());
+        let fence = fence_of(self.before, operation);
         let planned = plan::plan(
             operation,
             fence,
@@ -298,7 +304,7 @@ impl Step<'_> {
     pub(super) fn steer(&mut self, how: Steering) -> Happened {
         let steps = self.steps;
         let steer = Steer {
-            resource: steps.names.resource(),
+            resource: steps.names.resource(0),
             how,
             operator: "operator".to_owned(),
             reason: "stop".to_owned(),
@@ -322,7 +328,7 @@ impl Step<'_> {
         };
         if how != Steering::Reopen {
             world.seen.closed = world.seen.mark;
-            world.seen.cut_off = admissions(world.fence.as_ref());
+            world.seen.cut_off = admissions(world.fences[0].as_ref());
         }
         self.say(|| format!("a person steers the resource: {how:?}"));
         Ok(true)

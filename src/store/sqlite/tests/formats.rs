@@ -5,6 +5,7 @@ use crate::protocol::view::Record;
 
 const FORMAT_1: &str = include_str!("../fixtures/format1.sql");
 const FORMAT_2: &str = include_str!("../fixtures/format2.sql");
+const FORMAT_3: &str = include_str!("../fixtures/format3.sql");
 
 fn format_1(dir: &TempDir) {
     made_by(FORMAT_1, dir);
@@ -15,6 +16,32 @@ fn format_2(dir: &TempDir) {
     lies_here(dir);
 }
 
+pub(super) fn format_3(dir: &TempDir) {
+    made_by(FORMAT_3, dir);
+    lies_here(dir);
+    locate_as_tests_do(dir);
+}
+
+/// Tests keep a bit of each half of a locator (`locator`), and the register kept all.
+fn locate_as_tests_do(dir: &TempDir) {
+    let register = by_hand(dir);
+    let mut operations = register
+        .prepare("SELECT id, upstream, principal, incarnation, tenant, sequence FROM operations")
+        .unwrap();
+    let located: Vec<[i64; 2]> = operations
+        .query_map([], |row| Ok([locator::of_row(row, 0)?, row.get(5)?]))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(located.len(), 6);
+    register.execute("DELETE FROM locators", []).unwrap();
+    for entry in located {
+        register
+            .execute("INSERT INTO locators VALUES (?1, ?2)", entry)
+            .unwrap();
+    }
+}
+
 fn made_by(sql: &str, dir: &TempDir) {
     fs::write(dir.path().join("key"), [7; 32]).unwrap();
     let file = dir.path().join("register.db");
@@ -23,7 +50,7 @@ fn made_by(sql: &str, dir: &TempDir) {
 }
 
 /// Since format 2 a register knows its place.
-fn lies_here(dir: &TempDir) {
+pub(super) fn lies_here(dir: &TempDir) {
     let place = Ground::place(&dir.path().join("register.db")).unwrap();
     by_hand(dir)
         .execute(
@@ -73,7 +100,14 @@ async fn format_2_is_brought_up_to_date_with_all_that_it_knew() {
     assert_all_is_known(&dir).await;
 }
 
-/// Both are of one life.
+#[tokio::test]
+async fn format_3_is_brought_up_to_date_with_all_that_it_knew() {
+    let dir = TempDir::new().unwrap();
+    format_3(&dir);
+    assert_all_is_known(&dir).await;
+}
+
+/// All are of one life.
 async fn assert_all_is_known(dir: &TempDir) {
     let instance = InstanceId(2);
     let opening = open_as(dir.path(), instance).await.unwrap();
@@ -129,7 +163,7 @@ fn assert_sound(dir: &TempDir) {
 async fn a_migrated_register_has_the_tables_of_a_new_one() {
     let new = TempDir::new().unwrap();
     opened(&new).await.close().await;
-    for make in [format_1, format_2] {
+    for make in [format_1, format_2, format_3] {
         let old = TempDir::new().unwrap();
         make(&old);
         opened(&old).await.close().await;
@@ -223,7 +257,8 @@ async fn assert_is_not_migrated(dir: &TempDir, why: &str) {
 
 #[tokio::test]
 async fn whoever_only_looks_or_copies_does_not_migrate() {
-    for (make, format) in [(format_1 as fn(&TempDir), 1), (format_2, 2)] {
+    let earlier = [(format_1 as fn(&TempDir), 1), (format_2, 2), (format_3, 3)];
+    for (make, format) in earlier {
         assert_is_not_migrated_by_looking(make, format).await;
     }
 }

@@ -85,8 +85,8 @@ impl Writer {
                 }
             }
         }
-        let tended = match self.poison.get() {
-            Some(why) => Err(crate::store::StoreError::Poisoned(why.clone())),
+        let tended = match self.poison.why() {
+            Some(why) => Err(crate::store::StoreError::Poisoned(why.to_owned())),
             None => Ok(Tended {
                 sighting: self.about.sighting(),
                 purged: std::mem::take(&mut self.house.purged),

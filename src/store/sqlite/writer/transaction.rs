@@ -10,6 +10,7 @@ use rusqlite::Connection;
 
 use super::Writer;
 use crate::store::StoreError;
+use crate::store::sqlite::damage;
 use crate::store::sqlite::persist::{self, Unwritten};
 
 /// How a transaction failed.
@@ -32,9 +33,12 @@ impl Writer {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, Failed>,
     ) -> Result<T, Failed> {
+        // A reader may have found damage meanwhile.
+        if let Some(why) = self.poison.why() {
+            return Err(Failed::Poisoned(why.to_owned()));
+        }
         let Some(connection) = &self.connection else {
-            let why = self.poison.get().cloned().unwrap_or_default();
-            return Err(Failed::Poisoned(why));
+            return Err(Failed::Poisoned(String::new()));
         };
         execute(connection, "BEGIN IMMEDIATE").map_err(|error| {
             if is_busy(&error) {
@@ -60,7 +64,10 @@ impl Writer {
     /// What a failed transaction means, for whoever waited for it and for all to come.
     pub(super) fn failed(&mut self, failed: Failed) -> StoreError {
         match failed {
-            Failed::Poisoned(why) => StoreError::Poisoned(why),
+            Failed::Poisoned(why) => {
+                self.connection = None;
+                StoreError::Poisoned(why)
+            }
             Failed::Busy(why) | Failed::Full(why) => StoreError::Unavailable(why),
             Failed::Before(why) => {
                 self.poison_with(&why);
@@ -89,12 +96,7 @@ impl Writer {
     /// Closing this connection writes nothing: it was told never to checkpoint on close, and an open
     /// transaction is only forgotten.
     pub(super) fn poison_with(&mut self, why: &str) {
-        tracing::error!(
-            error = why,
-            "the register is poisoned by a failed transaction: nothing more is written or admitted"
-        );
-        // Only the first reason counts.
-        let _ = self.poison.set(why.to_owned());
+        self.poison.fail(why);
         self.connection = None;
     }
 }
@@ -104,7 +106,7 @@ impl Failed {
         if persist::is_full(error) {
             Self::Full(error.to_string())
         } else {
-            Self::Before(error.to_string())
+            Self::Before(damage::words(error))
         }
     }
 
@@ -121,7 +123,7 @@ impl Failed {
         if persist::is_full(error) {
             Self::Full(error.to_string())
         } else {
-            Self::AtCommit(error.to_string())
+            Self::AtCommit(damage::words(error))
         }
     }
 }
