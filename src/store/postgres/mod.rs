@@ -37,6 +37,7 @@ mod rows;
 pub(in crate::store) mod servers;
 mod session;
 mod shared;
+mod tls;
 mod trouble;
 mod wants;
 
@@ -47,7 +48,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use opening::{FORMAT, OpenError, Opened, Options, Owner, open};
+pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
 
 use super::{
     Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
@@ -74,6 +75,11 @@ pub struct PostgresBackend {
 }
 
 impl PostgresBackend {
+    /// Looks after the register until it is closed.
+    pub async fn keep(&self) {
+        self.errands.closed().await;
+    }
+
     async fn carry_out(
         &self,
         command: Command,
