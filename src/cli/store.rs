@@ -3,34 +3,37 @@
 //! What always holds: what is not in a copy is said together with what is.
 //!
 //! What it does not do: restore. A copy is put in place by hand, and the next start asks whether it may
-//! be used.
+//! be used. Nor copy a database: PostgreSQL has its own means.
+
+use std::path::Path;
 
 use serde_json::json;
 
-use super::arguments::{Store, StoreBackup};
+use super::arguments::{Store, StoreBackup, StoreMigrate};
 use super::failure::Failure;
 use super::table::{clean, shell_word};
-use crate::app::stopped;
-use crate::config;
+use crate::app::direct::{self, Place};
+use crate::config::{self, Config};
 
 /// Does it; answers what to print.
-pub(super) fn run(command: &Store, json: bool) -> Result<String, Failure> {
+pub(super) async fn run(command: &Store, json: bool) -> Result<String, Failure> {
     match command {
         Store::Backup(backup) => self::backup(backup, json),
+        Store::Migrate(migrate) => self::migrate(migrate, json).await,
     }
 }
 
 fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
-    let register = match (&backup.register, &backup.config) {
-        (Some(register), _) => register.clone(),
-        (None, Some(file)) => config::load(file).map_err(Failure::Config)?.0.register.path,
+    let place = match (&backup.register, &backup.config) {
+        (Some(place), _) => place.clone(),
+        (None, Some(file)) => Place::of(&loaded(file)?),
         (None, None) => {
             return Err(Failure::Usage(
                 "say which register with --register or --config".to_owned(),
             ));
         }
     };
-    let copied = stopped::backup(&register, &backup.to)?;
+    let copied = direct::backup(&place, &backup.to)?;
     if json {
         let told = json!({
             "copy": backup.to.display().to_string(),
@@ -40,6 +43,10 @@ fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
         });
         return Ok(format!("{told:#}"));
     }
+    let directory = match &place {
+        Place::Directory(path) => path.display().to_string(),
+        Place::Database(url) => url.place().to_owned(),
+    };
     let to = backup.to.display().to_string();
     Ok(format!(
         "copied to {} ({} bytes, position {})\n\
@@ -50,6 +57,43 @@ fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
         clean(&shell_word(&to)),
         copied.bytes,
         copied.position,
-        clean(&register.display().to_string()),
+        clean(&directory),
     ))
+}
+
+async fn migrate(migrate: &StoreMigrate, json: bool) -> Result<String, Failure> {
+    let config = loaded(&migrate.config)?;
+    let place = migrate.register.clone();
+    let url = match place.unwrap_or_else(|| Place::of(&config)) {
+        Place::Database(url) => url,
+        Place::Directory(path) => {
+            return Err(Failure::Usage(format!(
+                "the register at {} is embedded: a start of its instance brings it up to date",
+                path.display()
+            )));
+        }
+    };
+    let migrated = direct::migrate(&config, &url).await?;
+    if json {
+        let told = json!({
+            "register": migrated.place,
+            "format": migrated.format,
+            "made": migrated.is_new,
+        });
+        return Ok(format!("{told:#}"));
+    }
+    let done = if migrated.is_new {
+        "its tables were made"
+    } else {
+        "its tables are up to date"
+    };
+    Ok(format!(
+        "{}: {done} (format {})\n",
+        clean(&migrated.place),
+        migrated.format
+    ))
+}
+
+fn loaded(file: &Path) -> Result<Config, Failure> {
+    Ok(config::load(file).map_err(Failure::Config)?.0)
 }

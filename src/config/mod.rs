@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod answers;
+mod database;
 mod encryption;
 mod field;
 mod inside;
@@ -24,13 +25,15 @@ mod settings;
 mod tree;
 
 pub use answers::AnswerRules;
+pub use database::{DatabaseTls, DatabaseUrl};
 pub use encryption::EncryptionKey;
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use schema::schema;
 pub use secret::Secret;
 pub use settings::{
-    Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Means, Methods, Mode,
-    Protect, Register, Remember, Route, Selected, TlsFiles, Unlisted, Upstream,
+    Action, Admin, Config, EffectRule, Embedded, Fence, Identity, KeyRule, Limits, Means, Methods,
+    Mode, Protect, Register, RegisterPlace, Remember, Route, Selected, SharedRegister, TlsFiles,
+    Unlisted, Upstream,
 };
 
 use std::path::Path;

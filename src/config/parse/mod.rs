@@ -13,6 +13,7 @@ mod means;
 mod observed;
 mod register;
 mod settle;
+mod shared;
 mod upstream;
 mod value;
 
@@ -24,7 +25,7 @@ use std::time::Duration;
 use super::field::{Field, Fields};
 use super::scalar::{self, DURATION, SIZE};
 use super::secret::Secret;
-use super::settings::{Admin, Config, Limits, Mode, Upstream};
+use super::settings::{Admin, Config, Limits, Mode, TlsFiles, Upstream};
 use crate::protocol::ids::Tenant;
 
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(LOOPBACK, 15_000);
@@ -238,6 +239,25 @@ fn path(field: &Field<'_>) -> Option<PathBuf> {
     field.read("a path", |text| {
         (!text.is_empty()).then(|| PathBuf::from(text))
     })
+}
+
+/// Files for TLS.
+fn tls_files(field: &Field<'_>) -> Option<TlsFiles> {
+    let mut fields = field.map()?;
+    let mut file = |name| {
+        let field = fields.take(name)?;
+        path(&field).inspect(|file| field.depends_on(file.clone()))
+    };
+    let files = TlsFiles {
+        ca: file("ca"),
+        client_cert: file("client_cert"),
+        client_key: file("client_key"),
+    };
+    if files.client_cert.is_some() != files.client_key.is_some() {
+        field.error("`client_cert` and `client_key` come together");
+    }
+    fields.finish();
+    Some(files)
 }
 
 impl Taken {

@@ -77,8 +77,12 @@ fn protect_of(config: &Config) -> std::sync::Arc<Protect> {
 fn the_smallest_file_has_the_documented_defaults() {
     let config = good(include_str!("../../../config/stripe.yaml"));
     assert_eq!(config.tenant.as_str(), "default");
-    assert_eq!(config.register.path, Path::new("/var/lib/fencepost"));
-    assert!(!config.register.ephemeral);
+    let usual = Embedded {
+        path: "/var/lib/fencepost".into(),
+        ephemeral: false,
+        witness: None,
+    };
+    assert_eq!(config.register.place, RegisterPlace::Embedded(usual));
     assert_eq!(
         config.admin.as_ref().unwrap().address.to_string(),
         "127.0.0.1:15000"
