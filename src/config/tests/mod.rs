@@ -169,11 +169,14 @@ fn every_file_in_config_loads_and_profiles_bring_no_problem() {
             .extension()
             .is_some_and(|extension| extension == "yaml")
         {
-            load(&path).unwrap_or_else(|problems| panic!("{problems}"));
+            // Their secrets are elsewhere.
+            let text = std::fs::read_to_string(&path).unwrap();
+            parse_without_secrets(&text, &path.display().to_string())
+                .unwrap_or_else(|problems| panic!("{problems}"));
             seen += 1;
         }
     }
-    assert!(seen >= 3);
+    assert!(seen >= 4);
     for name in profile::names() {
         good(&upstream(&format!("    profile: {name}\n")));
     }

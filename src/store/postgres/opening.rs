@@ -40,6 +40,8 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(5064650310776221556)";
 
 const TABLES: &str = include_str!("format1.sql");
 
+const TENANTS: &str = include_str!("format1_tenants.sql");
+
 /// Which register, and how it is used.
 pub struct Options {
     /// Where the database is.
@@ -134,6 +136,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
     sealer
         .adopt_fingerprint_key(about.id, &about.fingerprint_key)
         .map_err(OpenError::Key)?;
+    seal_anew(&session, &sealer, &about).await?;
     let living = match options.part {
         Part::Sidecar => {
             take_part(&session, &owner, &options, &now).await?;
@@ -198,6 +201,7 @@ async fn establish(
             return Err(OpenError::Absent);
         }
         session.script(TABLES).await?;
+        session.script(TENANTS).await?;
     }
     let about = match recorded(session).await? {
         Some(about) => about,
@@ -250,6 +254,39 @@ async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
         });
     }
     Ok(Some(about))
+}
+
+/// The first key seals the fingerprint key, once it has changed: so that the one before can be taken away.
+/// A role that may not leaves it to one that may.
+async fn seal_anew(session: &Session, sealer: &Sealer, about: &About) -> Result<(), OpenError> {
+    const MAY: &str = "SELECT true WHERE
+        has_column_privilege('fencepost.register', 'fingerprint_key', 'UPDATE')";
+    const SEAL: &str = "UPDATE fencepost.register SET fingerprint_key = $1
+        WHERE fingerprint_key = $2 RETURNING true";
+    let before = seal::key_id_of(&about.fingerprint_key).map_err(OpenError::Key)?;
+    if before == sealer.key_id() || session.rows(MAY, &[]).await?.is_empty() {
+        return Ok(());
+    }
+    let sealed = sealer
+        .seal_fingerprint_key(about.id)
+        .map_err(OpenError::Key)?;
+    let changed = session
+        .rows(
+            SEAL,
+            &[
+                (&sealed, Type::BYTEA),
+                (&about.fingerprint_key, Type::BYTEA),
+            ],
+        )
+        .await?;
+    if !changed.is_empty() {
+        tracing::info!(
+            before = format!("{before:08x}"),
+            now = format!("{:08x}", sealer.key_id()),
+            "the register's fingerprint key is sealed with another key from now on"
+        );
+    }
+    Ok(())
 }
 
 async fn make(session: &Session, sealer: &Sealer, now: &Moment) -> Result<About, OpenError> {
