@@ -76,7 +76,7 @@ pub enum AppError {
     #[error("the register at {0} cannot be opened{hint}", hint = hint(.1))]
     Shared(String, #[source] postgres::OpenError),
     /// Nobody can be trusted on the way to it.
-    #[error("TLS towards the register at {0} cannot be set up (`?sslmode=disable` goes without)")]
+    #[error("TLS towards the register at {0} cannot be set up")]
     Trust(String, #[source] EndpointError),
     /// Only an embedded register is refused as restored.
     #[error(

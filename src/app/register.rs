@@ -19,7 +19,7 @@ use crate::store::postgres::{self, Part, PostgresBackend};
 use crate::store::seal::{KEY_LEN, MasterKey};
 use crate::store::sqlite::{self, Remember, Restored, SqliteBackend};
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::TlsMaterial;
+use crate::upstream::{EndpointError, TlsMaterial};
 
 /// An open register.
 pub(super) struct Opened {
@@ -155,9 +155,19 @@ pub(super) fn tls(
                 client_cert: files.client_cert.clone(),
                 client_key: files.client_key.clone(),
             };
-            let loaded = material.load();
-            let loaded = loaded.map_err(|error| AppError::Trust(url.place().to_owned(), error))?;
-            Ok(Some(Arc::new(loaded)))
+            match material.load() {
+                Ok(loaded) => Ok(Some(Arc::new(loaded))),
+                // One that is only preferred can be done without.
+                Err(EndpointError::NoRoots) if url.tls() == DatabaseTls::IfOffered => {
+                    tracing::warn!(
+                        register = url.place(),
+                        "no root certificates were found on this platform: the connection is not \
+                         encrypted. Name a `ca` to have it so"
+                    );
+                    Ok(None)
+                }
+                Err(error) => Err(AppError::Trust(url.place().to_owned(), error)),
+            }
         }
     }
 }

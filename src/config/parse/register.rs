@@ -57,9 +57,7 @@ pub(super) fn register(fields: &mut Fields<'_>, upstreams: &[Arc<Upstream>]) -> 
         Register {
             place: RegisterPlace::Embedded(embedded.unwrap_or_else(usual_place)),
             remember,
-            keys: encryption
-                .and_then(|field| keys_of(&field))
-                .unwrap_or_default(),
+            keys: embedded_keys(encryption),
         }
     };
     fields.finish();
@@ -148,6 +146,28 @@ fn remember(field: &Field<'_>, longest_key: Duration) -> Option<Remember> {
     })
 }
 
+/// What a register is sealed with.
+enum Encryption {
+    None,
+    Keys(Vec<EncryptionKey>),
+}
+
+fn embedded_keys(encryption: Option<Field<'_>>) -> Vec<EncryptionKey> {
+    let Some(field) = encryption else {
+        return Vec::new();
+    };
+    match self::encryption(&field) {
+        Some(Encryption::Keys(keys)) => keys,
+        Some(Encryption::None) => {
+            field.error(
+                "is for a register in PostgreSQL: leave it out for a key file beside the register",
+            );
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
 /// Others than the machine's own administrators read a database: whoever wants nothing sealed says so.
 fn shared_keys(place: &Field<'_>, encryption: Option<Field<'_>>) -> Vec<EncryptionKey> {
     let Some(field) = encryption else {
@@ -157,16 +177,22 @@ fn shared_keys(place: &Field<'_>, encryption: Option<Field<'_>>) -> Vec<Encrypti
         );
         return Vec::new();
     };
-    if field.is_word("none") {
-        field.warn(
-            "whoever reads the database reads the stored requests, their credentials and the answers",
-        );
-        return vec![EncryptionKey::KNOWN_TO_ALL];
+    match self::encryption(&field) {
+        Some(Encryption::Keys(keys)) => keys,
+        Some(Encryption::None) => {
+            field.warn(
+                "whoever reads the database reads the stored requests, their credentials and the answers",
+            );
+            vec![EncryptionKey::KNOWN_TO_ALL]
+        }
+        None => Vec::new(),
     }
-    keys_of(&field).unwrap_or_default()
 }
 
-fn keys_of(field: &Field<'_>) -> Option<Vec<EncryptionKey>> {
+fn encryption(field: &Field<'_>) -> Option<Encryption> {
+    if field.is_word("none") {
+        return Some(Encryption::None);
+    }
     let mut fields = field.map()?;
     let keys = fields.need("keys").and_then(|field| {
         let items = field.list()?;
@@ -176,7 +202,7 @@ fn keys_of(field: &Field<'_>) -> Option<Vec<EncryptionKey>> {
         Some(keys(&items))
     });
     fields.finish();
-    keys
+    keys.map(Encryption::Keys)
 }
 
 fn keys(items: &[Field<'_>]) -> Vec<EncryptionKey> {

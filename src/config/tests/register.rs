@@ -141,7 +141,7 @@ fn a_shared_register_is_a_url_and_says_how_it_is_sealed() {
     );
     // An embedded one has a key file.
     let embedded = format!("{}register:\n  encryption: none\n", upstream(""));
-    refused_at(&embedded, 7, 15, "expected fields");
+    refused_at(&embedded, 7, 15, "leave it out for a key file");
 }
 
 #[test]

@@ -59,12 +59,6 @@ fn without_its_key_it_is_not_opened_and_without_any_it_says_so() {
     let keys = |list: &str| with(&format!("{{ keys: [{list}] }}"));
 
     let open = with("none");
-    let checked = run(&["check"], &open.config());
-    assert!(
-        checked.status.code() == Some(2),
-        "check takes files: {}",
-        complaint(&checked)
-    );
     let checked = Proxy::command_alone(&["check", open.config().to_str().unwrap()]);
     assert!(
         out(&checked).contains("whoever reads the database"),

