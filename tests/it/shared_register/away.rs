@@ -1,6 +1,6 @@
 //! The database goes away, and comes back.
 
-use super::{pay, refused_to_serve};
+use super::pay;
 use crate::servers::{PASSWORD, Wire, shared};
 use crate::support::gate::until;
 use crate::support::ports;
@@ -13,7 +13,7 @@ fn a_register_that_is_down_refuses_the_start_and_says_where_it_is() {
     let port = ports::free();
     let url = format!("postgres://me:{PASSWORD}@127.0.0.1:{port}/x");
     let upstream = Upstream::start(Keys::Honoured);
-    let said = refused_to_serve(&Setup::payments(upstream.address()).sharing(&url, ""));
+    let said = Proxy::refused(Setup::payments(upstream.address()).sharing(&url, "")).log();
     let place = format!("the register at 127.0.0.1:{port}/x cannot be opened");
     assert!(said.contains(&place) && said.contains("refused"), "{said}");
     assert!(!said.contains(PASSWORD), "{said}");

@@ -47,13 +47,6 @@ fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Serves until it ends, which it is expected to do by itself; what it logs and says.
-fn refused_to_serve(setup: &Setup) -> String {
-    let ended = run(&["serve"], &setup.config());
-    assert_eq!(ended.status.code(), Some(1), "{}", complaint(&ended));
-    format!("{}{}", out(&ended), complaint(&ended))
-}
-
 fn migrate(setup: &Setup) -> Output {
     run(&["store", "migrate"], &setup.config())
 }

@@ -1,6 +1,6 @@
 //! Which registers are opened, by whom, and with which keys.
 
-use super::{complaint, migrate, out, pay, refused_to_serve, run};
+use super::{complaint, migrate, out, pay, run};
 use crate::servers::shared;
 use crate::support::proxy::Proxy;
 use crate::support::setup::Setup;
@@ -10,8 +10,9 @@ use crate::support::upstream::{Keys, Upstream};
 fn tables_are_made_by_store_migrate_where_sidecars_may_not() {
     let upstream = Upstream::start(Keys::Honoured);
     let database = shared().database();
-    let setup = Setup::payments(upstream.address()).sharing(&database.url(), ", migrate: false");
-    let said = refused_to_serve(&setup);
+    let setup = || Setup::payments(upstream.address()).sharing(&database.url(), ", migrate: false");
+    let said = Proxy::refused(setup()).log();
+    let setup = setup();
     assert!(
         said.contains("holds no register") && said.contains("store migrate"),
         "{said}"
@@ -38,10 +39,10 @@ fn tables_are_made_by_store_migrate_where_sidecars_may_not() {
 fn a_register_of_a_newer_version_is_left_alone() {
     let upstream = Upstream::start(Keys::Honoured);
     let database = shared().database();
-    let setup = Setup::payments(upstream.address()).sharing(&database.url(), "");
-    assert!(migrate(&setup).status.success());
+    let setup = || Setup::payments(upstream.address()).sharing(&database.url(), "");
+    assert!(migrate(&setup()).status.success());
     database.query("UPDATE fencepost.register SET format = 99");
-    for said in [refused_to_serve(&setup), complaint(&migrate(&setup))] {
+    for said in [Proxy::refused(setup()).log(), complaint(&migrate(&setup()))] {
         assert!(
             said.contains("has format 99, this version reads up to 1"),
             "{said}"
@@ -70,7 +71,7 @@ fn without_its_key_it_is_not_opened_and_without_any_it_says_so() {
     assert_eq!(paid.status, 201);
     first.stop();
 
-    let said = refused_to_serve(&keys(&old));
+    let said = Proxy::refused(keys(&old)).log();
     assert!(said.contains("was it made with other keys"), "{said}");
     // What was kept without a key is read on, and the register follows the first key.
     let mut second = Proxy::start(keys(&format!("{old}, none")));
@@ -82,7 +83,11 @@ fn without_its_key_it_is_not_opened_and_without_any_it_says_so() {
     );
     assert_eq!(pay(&second, "l").send().status, 201);
     second.stop();
-    assert!(refused_to_serve(&with("none")).contains("was it made with other keys"));
+    assert!(
+        Proxy::refused(with("none"))
+            .log()
+            .contains("was it made with other keys")
+    );
 
     let mut third = Proxy::start(keys(&format!("{new}, {old}")));
     assert!(pay(&third, "l").send().is_replay());

@@ -125,7 +125,7 @@ fn one_workloads_credential_opens_nothing_of_another() {
     );
 
     // Nor does a sidecar work for another tenant than its role's.
-    let said = super::refused_to_serve(&setup(&payments, "payroll"));
+    let said = Proxy::refused(setup(&payments, "payroll")).log();
     assert!(said.contains("row-level security"), "{said}");
     psql(&owner, "SELECT fencepost.shut_out('payroll_sidecar')").unwrap();
     assert!(psql(&payroll, "SELECT 1 FROM fencepost.operations").is_err());
