@@ -9,10 +9,11 @@
 //!
 //! What it does not do: decide, or read files but for those the config names.
 
+pub mod direct;
 mod gateways;
 mod listeners;
+mod register;
 pub mod reload;
-pub mod stopped;
 mod watch;
 
 use std::future::Future;
@@ -32,7 +33,7 @@ use crate::admin::health::{Health, Readiness};
 use crate::admin::in_force::InForce;
 use crate::admin::{api, health};
 use crate::clock::Clock;
-use crate::config::{self, Config};
+use crate::config::{Config, DatabaseUrl};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
@@ -43,20 +44,19 @@ use crate::observe::counts::Counts;
 use crate::observe::judge::Judge;
 use crate::observe::watch::Observer;
 use crate::protocol::ids::{InstanceId, OperationKey};
-use crate::protocol::time::Millis;
 use crate::proxy::doors::Doors;
 use crate::proxy::front::Shared;
 use crate::proxy::tls::InboundTlsError;
 use crate::reconcile::Reconciler;
-use crate::store::seal::MasterKey;
-use crate::store::sqlite::{self, BackupError, OpenError, Remember, Restored, SqliteBackend};
-use crate::store::{Register, StoreError};
+use crate::store::sqlite::{BackupError, OpenError};
+use crate::store::{Register, StoreError, postgres};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::EndpointError;
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 
 use listeners::Listeners;
+use register::Keeper;
 use reload::Reloader;
 use watch::{Look, Watched};
 
@@ -75,6 +75,27 @@ pub enum AppError {
     /// The register cannot be opened.
     #[error("the register at {path} cannot be opened", path = .0.display())]
     Register(std::path::PathBuf, #[source] OpenError),
+    /// The shared register cannot be opened.
+    #[error("the register at {0} cannot be opened{hint}", hint = hint(.1))]
+    Shared(String, #[source] postgres::OpenError),
+    /// Nobody can be trusted on the way to it.
+    #[error("TLS towards the register at {0} cannot be set up")]
+    Trust(String, #[source] EndpointError),
+    /// Only an embedded register is refused as restored.
+    #[error(
+        "this version does not ask whether a register in PostgreSQL was restored: start without \
+         --accept-restored"
+    )]
+    NothingToAccept,
+    /// The pages of a shared register are the database's.
+    #[error("the pages of a database are its own: only an embedded register is mended")]
+    NotOurPages,
+    /// A database is copied by its own means.
+    #[error(
+        "a register in PostgreSQL is backed up with PostgreSQL's own means (pg_basebackup, pg_dump, \
+         snapshots of the service); keep its encryption keys apart"
+    )]
+    NotOurBackup,
     /// The register has an owner.
     #[error(
         "an instance is running on the register at {path}: ask it, with --admin or with --config alone, \
@@ -110,16 +131,44 @@ pub enum AppError {
     Close(#[source] StoreError),
 }
 
+impl AppError {
+    fn shared(url: &DatabaseUrl, error: postgres::OpenError) -> Self {
+        Self::Shared(url.place().to_owned(), error)
+    }
+}
+
+/// What to do about it.
+fn hint(error: &postgres::OpenError) -> &'static str {
+    match error {
+        postgres::OpenError::Key(_) => {
+            ": was it made with other keys? The first key of all must open it"
+        }
+        postgres::OpenError::Url(_)
+        | postgres::OpenError::Database(_)
+        | postgres::OpenError::Absent
+        | postgres::OpenError::FormatTooNew { .. }
+        | postgres::OpenError::NoKey
+        | postgres::OpenError::Unreadable(_) => "",
+    }
+}
+
+/// Who opens a register.
+struct Starting {
+    instance: InstanceId,
+    clock: Clock,
+    metrics: Metrics,
+}
+
 /// An instance whose listeners are bound.
 pub struct Instance {
     register: Register,
     supervisor: Supervisor,
     reconciler: Reconciler,
-    keeper: Arc<SqliteBackend>,
+    keeper: Keeper,
     metrics: Metrics,
     judge: Judge,
-    /// And where it is kept.
-    report: (Counts, PathBuf),
+    /// And where it is kept; `None`: it is not.
+    report: (Counts, Option<PathBuf>),
     reloader: Reloader,
     listeners: Listeners,
     routers: Vec<(TcpListener, axum::Router)>,
@@ -140,15 +189,14 @@ impl Instance {
         let clock = Clock::system().map_err(AppError::Clock)?;
         let instance = random_instance()?;
         let metrics = Metrics::new();
-        let committed = metrics.clone();
-        let owner = sqlite::Owner {
+        let starting = Starting {
             instance,
             clock: clock.clone(),
-            committed: Arc::new(move |took_us, commands| committed.store_commit(took_us, commands)),
+            metrics: metrics.clone(),
         };
-        let opened = open_register(&config, accept_restored, owner).await?;
-        let keeper = Arc::clone(&opened.backend);
-        let fingerprint_key = FingerprintKey::new(&opened.sealer.fingerprint_key());
+        let opened = register::open(&config, accept_restored, starting).await?;
+        let keeper = opened.keeper;
+        let fingerprint_key = FingerprintKey::new(&opened.fingerprint_key);
         let register = Register::new(opened.backend, instance);
         let supervisor = Supervisor::default();
         let dispatcher = Dispatcher {
@@ -164,7 +212,8 @@ impl Instance {
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
         let turnstile = Turnstile::default();
-        let (observer, judge) = report(&config, &dispatcher);
+        let state = register::made_state_of(&config.register.place);
+        let (observer, judge) = report(state.as_deref(), &dispatcher);
         let shared = Shared::new(
             Arc::clone(&config),
             dispatcher.clone(),
@@ -198,7 +247,7 @@ impl Instance {
             keeper,
             metrics,
             judge,
-            report: (observer.counts().clone(), config.register.path.clone()),
+            report: (observer.counts().clone(), state),
             reloader,
             listeners,
             routers,
@@ -232,14 +281,12 @@ impl Instance {
         // Until the end: what is recorded while draining goes to the witness too.
         let (keeper, metrics) = (self.keeper, self.metrics);
         let mut keeping = JoinSet::new();
-        keeping.spawn(async move {
-            keeper
-                .keep(|purged| metrics.store_forgot(purged.answers, purged.identities))
-                .await;
-        });
+        keeping.spawn(keeper.keep(metrics));
         keeping.spawn(self.judge.run());
-        let (counts, directory) = self.report;
-        keeping.spawn(observe::file::keep(counts.clone(), directory.clone()));
+        let (counts, state) = self.report;
+        if let Some(directory) = &state {
+            keeping.spawn(observe::file::keep(counts.clone(), directory.clone()));
+        }
         let digest = in_force.in_force.digest();
         tracing::info!(instance = %self.register.instance(), config = digest, "serving");
         let reloader = self.reloader.clone();
@@ -273,70 +320,22 @@ impl Instance {
         let all_closed = tokio::time::timeout(LAST_ANSWERS, all_closed);
         let (_slow_readers, ()) = tokio::join!(all_closed, doors_closed);
         keeping.shutdown().await;
-        observe::file::keep_last(&counts, &directory);
+        if let Some(directory) = &state {
+            observe::file::keep_last(&counts, directory);
+        }
         self.register.read().close().await.map_err(AppError::Close)
     }
 }
 
-/// What was counted before is gone on from.
-fn report(config: &Config, dispatcher: &Dispatcher) -> (Observer, Judge) {
-    let book = observe::file::take_over(&config.register.path);
+/// What was counted before is gone on from, where it was kept.
+fn report(state: Option<&Path>, dispatcher: &Dispatcher) -> (Observer, Judge) {
+    let book = state.map(observe::file::take_over).unwrap_or_default();
     observe::judge::open(
         dispatcher.register.clone(),
         dispatcher.clock.clone(),
         Counts::from(book),
         dispatcher.metrics.clone(),
     )
-}
-
-/// The register that a config names.
-fn register_options(config: &Config, restored: Restored) -> sqlite::Options {
-    let register = &config.register;
-    sqlite::Options {
-        path: register.path.clone(),
-        create: true,
-        ephemeral: register.ephemeral,
-        keys: keys_of(register),
-        remember: Remember {
-            answers: millis(register.remember.answers),
-            identities: millis(register.remember.identities),
-        },
-        witness: register.witness.clone(),
-        restored,
-        reserve: sqlite::USUAL_RESERVE,
-    }
-}
-
-fn keys_of(register: &config::Register) -> Vec<MasterKey> {
-    let keys = register.keys.iter();
-    keys.map(|key| MasterKey::new(key.expose())).collect()
-}
-
-fn restored(config: &Config, accept: bool) -> Restored {
-    if !accept {
-        return Restored::Refuse;
-    }
-    let longest = config.upstreams.iter().map(|upstream| {
-        let timeouts = &upstream.timeouts;
-        timeouts.dispatch.plus(timeouts.response)
-    });
-    Restored::Accept {
-        quiet: longest.max().unwrap_or_default(),
-    }
-}
-
-fn millis(length: Duration) -> Millis {
-    Millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
-}
-
-async fn open_register(
-    config: &Config,
-    accept_restored: bool,
-    owner: sqlite::Owner,
-) -> Result<sqlite::Opened, AppError> {
-    let options = register_options(config, restored(config, accept_restored));
-    let opened = sqlite::open(options, owner).await;
-    opened.map_err(|error| AppError::Register(config.register.path.clone(), error))
 }
 
 fn random_instance() -> Result<InstanceId, AppError> {

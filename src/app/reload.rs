@@ -348,12 +348,7 @@ fn fixed(before: &Config, after: &Config) -> Vec<String> {
     let (one, other) = (&before.register, &after.register);
     let all = [
         ("tenant", before.tenant != after.tenant),
-        ("register.embedded.path", one.path != other.path),
-        (
-            "register.embedded.ephemeral",
-            one.ephemeral != other.ephemeral,
-        ),
-        ("register.embedded.witness", one.witness != other.witness),
+        ("register (its place)", one.place != other.place),
         ("register.remember", one.remember != other.remember),
         ("register.encryption", one.keys != other.keys),
         ("admin.address", address(before) != address(after)),

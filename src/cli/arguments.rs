@@ -6,10 +6,13 @@
 //! What it does not do: act.
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::app::direct::Place;
 use crate::config::Secret;
 
 /// A sidecar fencing proxy: at most one accepted effect per operation, given the upstream's declared
@@ -36,7 +39,7 @@ pub(super) enum Command {
     Schema,
     /// Say what would be made of a request: effect, identity, resource, key, policy. Nothing is sent.
     Explain(Explain),
-    /// Operations of a running instance, or of a register that none is running on.
+    /// Operations of a running instance, or straight of a register.
     #[command(subcommand)]
     Operations(Operations),
     /// Resources, and which generation is authoritative.
@@ -87,10 +90,10 @@ pub(super) struct Check {
     /// Config files.
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// Compare them with the register in this directory, on which no instance is running: whose identity
-    /// would change, and what could not be settled any more.
-    #[arg(long, value_name = "DIR", conflicts_with = "admin")]
-    pub(super) against_register: Option<PathBuf>,
+    /// Compare them with this register: whose identity would change, and what could not be settled any
+    /// more. A directory on which no instance is running, or a database as for --register elsewhere.
+    #[arg(long, value_name = "REGISTER", conflicts_with = "admin", value_parser = PlaceParser)]
+    pub(super) against_register: Option<Place>,
     /// The same with the register and the config of a running instance, by its operator API.
     #[arg(long, value_name = "URL")]
     pub(super) admin: Option<String>,
@@ -260,6 +263,20 @@ pub(super) enum Store {
     /// `sqlite3` without `-readonly`, after a crash. What is damaged otherwise is refused. Not for a register
     /// whose disk failed: there, put a backup in its place.
     Mend(StoreMend),
+    /// Make the tables of a register in PostgreSQL, or bring them up to date. `serve` does so too, unless
+    /// `register.postgres.migrate` is false.
+    Migrate(StoreMigrate),
+}
+
+#[derive(Args)]
+pub(super) struct StoreMigrate {
+    /// A config with the register's keys, and its database.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// The same database by a role that may make tables: `postgres://…`, or better '${env:NAME}' or
+    /// '${file:/path}', where other users do not see it.
+    #[arg(long, value_name = "URL", value_parser = PlaceParser)]
+    pub(super) register: Option<Place>,
 }
 
 #[derive(Args)]
@@ -269,9 +286,10 @@ pub(super) struct StoreBackup {
         long,
         value_name = "DIR",
         required_unless_present = "config",
-        conflicts_with = "config"
+        conflicts_with = "config",
+        value_parser = PlaceParser
     )]
-    pub(super) register: Option<PathBuf>,
+    pub(super) register: Option<Place>,
     /// A config that says where the register is.
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
@@ -287,9 +305,10 @@ pub(super) struct StoreMend {
         long,
         value_name = "DIR",
         required_unless_present = "config",
-        conflicts_with = "config"
+        conflicts_with = "config",
+        value_parser = PlaceParser
     )]
-    pub(super) register: Option<PathBuf>,
+    pub(super) register: Option<Place>,
     /// A config that says where the register is.
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
@@ -307,10 +326,11 @@ pub(super) struct Instance {
     /// An operator's token. Better in the environment, where other users do not see it.
     #[arg(long, env = "FENCEPOST_TOKEN", hide_env_values = true, value_parser = secret)]
     pub(super) token: Option<Secret>,
-    /// Directory of a register that no instance is running on: work on it directly. Together with
-    /// --config, tenant, keys and witness are taken from there.
-    #[arg(long, value_name = "DIR", conflicts_with = "admin")]
-    pub(super) register: Option<PathBuf>,
+    /// Work straight on a register: the directory of one that no instance is running on, or a database
+    /// (`postgres://…`, '${env:NAME}', '${file:/path}'), beside its sidecars. Together with --config, tenant,
+    /// keys, witness and TLS are taken from there.
+    #[arg(long, value_name = "REGISTER", conflicts_with = "admin", value_parser = PlaceParser)]
+    pub(super) register: Option<Place>,
     /// Whose operations, with --register alone.
     #[arg(
         long,
@@ -367,6 +387,30 @@ fn secret(text: &str) -> Result<Secret, Infallible> {
     Ok(Secret::new(text))
 }
 
+/// Reads where a register is. What is typed may hold a password: a complaint does not repeat it.
+#[derive(Clone)]
+struct PlaceParser;
+
+impl TypedValueParser for PlaceParser {
+    type Value = Place;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Place, clap::Error> {
+        let Some(text) = value.to_str() else {
+            return Ok(Place::Directory(value.into()));
+        };
+        let usage = |why: String| {
+            let kind = clap::error::ErrorKind::ValueValidation;
+            clap::Error::raw(kind, format!("{why}\n")).with_cmd(command)
+        };
+        text.parse().map_err(usage)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,6 +437,8 @@ mod tests {
             "fencepost resources list --admin http://a:1 --config f.yaml",
             "fencepost resources list --admin http://a:1 --register /r",
             "fencepost resources list --tenant t",
+            "fencepost store migrate --register postgres://u@h/x",
+            "fencepost resources list --register postgres:///x",
             "fencepost store backup --to f",
             "fencepost store backup --register /r",
             "fencepost store backup --register /r --config f.yaml --to f",
@@ -402,6 +448,16 @@ mod tests {
                 Ok(_) => panic!("{bad}"),
             }
         }
+    }
+
+    #[test]
+    fn a_complaint_about_a_database_does_not_show_its_password() {
+        let bad = "fencepost resources list --register postgres://u:hunter2@h:port/x";
+        let Err(usage) = Arguments::try_parse_from(bad.split(' ')) else {
+            panic!("accepted");
+        };
+        assert!(!usage.to_string().contains("hunter2"), "{usage}");
+        assert_eq!(usage.exit_code(), 2);
     }
 
     #[test]

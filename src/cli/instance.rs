@@ -3,7 +3,7 @@
 //! What always holds: what was typed wins over what a config says, and a token is taken from a config
 //! only where it can be nobody else's. A register is given back before its answer is printed.
 //!
-//! What it does not do: guess ports, or take a register from an instance.
+//! What it does not do: guess ports, or take an embedded register from an instance.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::arguments::Instance;
 use super::failure::Failure;
 use crate::admin::client::{AdminClient, ClientError};
-use crate::app::stopped::{Purpose, Stopped, Which};
+use crate::app::direct::{Direct, Purpose, Which};
 use crate::config::{self, Admin, Secret};
 use crate::protocol::ids::Tenant;
 
@@ -94,15 +94,15 @@ impl Instance {
             (None, name) => Tenant::new(name.as_deref().unwrap_or("default")),
         };
         let which = Which {
-            path: register.clone(),
+            place: register.clone(),
             tenant,
             config: config.as_ref(),
         };
         let operator = format!("user {}", rustix::process::getuid().as_raw());
-        let stopped = Stopped::open(which, purpose, operator).await?;
-        let client = AdminClient::within(stopped.router.clone(), &stopped.token)?;
+        let direct = Direct::open(which, purpose, operator).await?;
+        let client = AdminClient::within(direct.router.clone(), &direct.token)?;
         let answer = asked(&client, path, change).await;
-        stopped.close().await?;
+        direct.close().await?;
         Ok(Told {
             client,
             answer: answer?,

@@ -61,7 +61,7 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
         Command::Report(command) => one_thread()?.block_on(report::run(&command, json)),
         Command::Reload(command) => one_thread()?.block_on(reload::run(&command, json)),
-        Command::Store(command) => store::run(&command, json),
+        Command::Store(command) => one_thread()?.block_on(store::run(&command, json)),
         Command::Version => Ok(version::text(json)),
     }
 }

@@ -3,29 +3,30 @@
 //! What always holds: what is not in a copy is said together with what is.
 //!
 //! What it does not do: restore. A copy is put in place by hand, and the next start asks whether it may
-//! be used.
+//! be used. Nor copy a database: PostgreSQL has its own means.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde_json::json;
 
-use super::arguments::{Store, StoreBackup, StoreMend};
+use super::arguments::{Store, StoreBackup, StoreMend, StoreMigrate};
 use super::failure::Failure;
 use super::table::{clean, shell_word};
-use crate::app::stopped;
-use crate::config;
+use crate::app::direct::{self, Place};
+use crate::config::{self, Config};
 
 /// Does it; answers what to print.
-pub(super) fn run(command: &Store, json: bool) -> Result<String, Failure> {
+pub(super) async fn run(command: &Store, json: bool) -> Result<String, Failure> {
     match command {
         Store::Backup(backup) => self::backup(backup, json),
         Store::Mend(mend) => self::mend(mend, json),
+        Store::Migrate(migrate) => self::migrate(migrate, json).await,
     }
 }
 
 fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
-    let register = directory(backup.register.as_ref(), backup.config.as_ref())?;
-    let copied = stopped::backup(&register, &backup.to)?;
+    let place = place(backup.register.as_ref(), backup.config.as_deref())?;
+    let copied = direct::backup(&place, &backup.to)?;
     if json {
         let told = json!({
             "copy": backup.to.display().to_string(),
@@ -35,6 +36,10 @@ fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
         });
         return Ok(format!("{told:#}"));
     }
+    let directory = match &place {
+        Place::Directory(path) => path.display().to_string(),
+        Place::Database(url) => url.place().to_owned(),
+    };
     let to = backup.to.display().to_string();
     Ok(format!(
         "copied to {} ({} bytes, position {})\n\
@@ -45,14 +50,13 @@ fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
         clean(&shell_word(&to)),
         copied.bytes,
         copied.position,
-        clean(&register.display().to_string()),
+        clean(&directory),
     ))
 }
 
 fn mend(mend: &StoreMend, json: bool) -> Result<String, Failure> {
-    let register = directory(mend.register.as_ref(), mend.config.as_ref())?;
-    stopped::mend(&register)?;
-    let register = register.display().to_string();
+    let place = place(mend.register.as_ref(), mend.config.as_deref())?;
+    let register = direct::mend(&place)?.display().to_string();
     if json {
         return Ok(format!("{:#}", json!({"mended": register})));
     }
@@ -62,12 +66,49 @@ fn mend(mend: &StoreMend, json: bool) -> Result<String, Failure> {
     ))
 }
 
-fn directory(register: Option<&PathBuf>, config: Option<&PathBuf>) -> Result<PathBuf, Failure> {
+fn place(register: Option<&Place>, config: Option<&Path>) -> Result<Place, Failure> {
     match (register, config) {
-        (Some(register), _) => Ok(register.clone()),
-        (None, Some(file)) => Ok(config::load(file).map_err(Failure::Config)?.0.register.path),
+        (Some(place), _) => Ok(place.clone()),
+        (None, Some(file)) => Ok(Place::of(&loaded(file)?)),
         (None, None) => Err(Failure::Usage(
             "say which register with --register or --config".to_owned(),
         )),
     }
+}
+
+async fn migrate(migrate: &StoreMigrate, json: bool) -> Result<String, Failure> {
+    let config = loaded(&migrate.config)?;
+    let place = migrate.register.clone();
+    let url = match place.unwrap_or_else(|| Place::of(&config)) {
+        Place::Database(url) => url,
+        Place::Directory(path) => {
+            return Err(Failure::Usage(format!(
+                "the register at {} is embedded: a start of its instance brings it up to date",
+                path.display()
+            )));
+        }
+    };
+    let migrated = direct::migrate(&config, &url).await?;
+    if json {
+        let told = json!({
+            "register": migrated.place,
+            "format": migrated.format,
+            "made": migrated.is_new,
+        });
+        return Ok(format!("{told:#}"));
+    }
+    let done = if migrated.is_new {
+        "its tables were made"
+    } else {
+        "its tables are up to date"
+    };
+    Ok(format!(
+        "{}: {done} (format {})\n",
+        clean(&migrated.place),
+        migrated.format
+    ))
+}
+
+fn loaded(file: &Path) -> Result<Config, Failure> {
+    Ok(config::load(file).map_err(Failure::Config)?.0)
 }

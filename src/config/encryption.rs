@@ -3,6 +3,9 @@
 //! What always holds: it is 32 bytes, as they are or as 64 hex digits, and is never shown. What looks
 //! like a password is refused: keys are random, and what a person types is not.
 //!
+//! One key is known to everybody: it stands here. What it seals is kept from nobody, and it is there so
+//! that whoever wants no encryption says so, and can have it later.
+//!
 //! What it does not do: say where keys are kept well.
 
 use std::fmt;
@@ -17,6 +20,14 @@ const LENGTH: usize = 32;
 pub struct EncryptionKey([u8; LENGTH]);
 
 impl EncryptionKey {
+    /// The one that everybody knows: `encryption: none`. It never changes, or what it sealed is lost.
+    pub(super) const KNOWN_TO_ALL: Self = Self(*b"fencepost keeps no secrets here.");
+
+    /// For whoever opens a register whose keys he was not told.
+    pub fn known_to_all() -> Self {
+        Self::KNOWN_TO_ALL
+    }
+
     /// The bytes, for whoever seals with them.
     pub fn expose(&self) -> [u8; LENGTH] {
         self.0
@@ -87,6 +98,14 @@ mod tests {
         ] {
             assert_eq!(EncryptionKey::parse(bad.as_bytes()), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn what_everybody_knows_cannot_be_taken_for_a_key_of_ones_own() {
+        assert_eq!(
+            EncryptionKey::parse(&EncryptionKey::KNOWN_TO_ALL.expose()),
+            None
+        );
     }
 
     #[test]

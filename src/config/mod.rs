@@ -11,6 +11,7 @@
 
 mod answers;
 mod callers;
+mod database;
 mod encryption;
 mod field;
 mod inside;
@@ -26,13 +27,15 @@ mod tree;
 
 pub use answers::AnswerRules;
 pub use callers::{CertificateName, ClientCertificates, ListenTls, PrincipalPart};
+pub use database::{DatabaseTls, DatabaseUrl};
 pub use encryption::EncryptionKey;
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use schema::schema;
 pub use secret::Secret;
 pub use settings::{
-    Action, Admin, Config, EffectRule, Fence, Identity, KeyRule, Limits, Means, Methods, Mode,
-    Protect, Register, Remember, Route, Selected, TlsFiles, Unlisted, Upstream,
+    Action, Admin, Config, EffectRule, Embedded, Fence, Identity, KeyRule, Limits, Means, Methods,
+    Mode, Protect, Register, RegisterPlace, Remember, Route, Selected, SharedRegister, TlsFiles,
+    Unlisted, Upstream,
 };
 
 use std::path::Path;

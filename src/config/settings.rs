@@ -14,6 +14,7 @@ use http::{HeaderName, Method, Uri};
 
 use super::answers::AnswerRules;
 use super::callers::{ListenTls, PrincipalPart};
+use super::database::DatabaseUrl;
 use super::encryption::EncryptionKey;
 use super::secret::Secret;
 use crate::expression::{
@@ -29,7 +30,7 @@ use crate::protocol::time::Millis;
 pub struct Config {
     /// Namespace in the register.
     pub tenant: Tenant,
-    /// The embedded register.
+    /// The register.
     pub register: Register,
     /// The operators' listener; `None`: there is none.
     pub admin: Option<Admin>,
@@ -50,19 +51,51 @@ pub struct Config {
     pub files: Vec<PathBuf>,
 }
 
-/// The embedded register.
+/// The register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Register {
+    /// Where it is.
+    pub place: RegisterPlace,
+    /// How long it remembers what is settled.
+    pub remember: Remember,
+    /// The first seals, all open; none: the embedded register's own key file. A shared one has at least
+    /// one, be it the one that everybody knows.
+    pub keys: Vec<EncryptionKey>,
+}
+
+/// Where a register is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegisterPlace {
+    /// On this machine's disk, for one process.
+    Embedded(Embedded),
+    /// In a PostgreSQL database, for all who reach it.
+    Shared(SharedRegister),
+}
+
+/// The embedded register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Embedded {
     /// Its directory.
     pub path: PathBuf,
     /// Is it fine to lose it at a reboot? Then tmpfs and overlay file systems are accepted.
     pub ephemeral: bool,
     /// The file of its witness; `None`: beside it.
     pub witness: Option<PathBuf>,
-    /// How long it remembers what is settled.
-    pub remember: Remember,
-    /// The first seals, all open; none: the register's own key file.
-    pub keys: Vec<EncryptionKey>,
+}
+
+/// A register in PostgreSQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedRegister {
+    /// Where the database is.
+    pub url: DatabaseUrl,
+    /// TLS beyond the platform's roots.
+    pub tls: TlsFiles,
+    /// What operators see this sidecar called; `None`: the name of its host.
+    pub name: Option<String>,
+    /// Does a sidecar make the tables, or bring them up to date, at its start?
+    pub migrate: bool,
+    /// A directory of this sidecar's own for what is no one else's; `None`: in memory only.
+    pub state: Option<PathBuf>,
 }
 
 /// How long a settled operation is remembered.

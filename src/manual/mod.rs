@@ -10,3 +10,4 @@ pub mod expressions;
 pub mod identity;
 pub mod register;
 pub mod rolling_out;
+pub mod shared_register;

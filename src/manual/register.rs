@@ -5,7 +5,7 @@
 //! "Looking into it"); `key` seals the stored
 //! requests and answers in it; `lock` tells who owns it; `witness` remembers how far it has come;
 //! `reserve` is room on the disk for the day that it is full. **It fences only the callers of its one
-//! process.**
+//! process.** Many processes share one in PostgreSQL: [`shared_register`](super::shared_register).
 //!
 //! The rule behind everything below: *if the register cannot make something durable, nothing is sent.*
 //!

@@ -173,23 +173,30 @@ impl fmt::Debug for Endpoint {
 impl Tls {
     fn load(host: &str, material: &TlsMaterial) -> Result<Self, EndpointError> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| EndpointError::ServerName)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(EndpointError::Tls)?
-            .with_root_certificates(roots(material.ca.as_deref())?);
-        let mut config = match (&material.client_cert, &material.client_key) {
-            (None, None) => builder.with_no_client_auth(),
-            (Some(chain), Some(key)) => builder
-                .with_client_auth_cert(certificates(chain)?, private_key(key)?)
-                .map_err(EndpointError::Tls)?,
-            (Some(_), None) | (None, Some(_)) => return Err(EndpointError::HalfIdentity),
-        };
+        let mut config = material.load()?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             config: Arc::new(config),
             name,
         })
+    }
+}
+
+impl TlsMaterial {
+    /// Whom to trust and how to be known, for a client of whatever protocol.
+    pub fn load(&self) -> Result<ClientConfig, EndpointError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(EndpointError::Tls)?
+            .with_root_certificates(roots(self.ca.as_deref())?);
+        match (&self.client_cert, &self.client_key) {
+            (None, None) => Ok(builder.with_no_client_auth()),
+            (Some(chain), Some(key)) => builder
+                .with_client_auth_cert(certificates(chain)?, private_key(key)?)
+                .map_err(EndpointError::Tls),
+            (Some(_), None) | (None, Some(_)) => Err(EndpointError::HalfIdentity),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod faults;
 mod fuzz;
 mod matrix;
 mod serving;
+mod shared_register;
 mod story;
 mod stripe;
 mod support;

@@ -14,6 +14,7 @@ mod means;
 mod observed;
 mod register;
 mod settle;
+mod shared;
 mod upstream;
 mod value;
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 use super::field::{Field, Fields};
 use super::scalar::{self, DURATION, SIZE};
 use super::secret::Secret;
-use super::settings::{Admin, Config, Limits, Mode, Upstream};
+use super::settings::{Admin, Config, Limits, Mode, TlsFiles, Upstream};
 use crate::protocol::ids::Tenant;
 
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(LOOPBACK, 15_000);
@@ -244,6 +245,22 @@ fn path(field: &Field<'_>) -> Option<PathBuf> {
 /// A file that whoever watches the config watches too.
 fn file(field: &Field<'_>) -> Option<PathBuf> {
     path(field).inspect(|file| field.depends_on(file.clone()))
+}
+
+/// Files for TLS.
+fn tls_files(field: &Field<'_>) -> Option<TlsFiles> {
+    let mut fields = field.map()?;
+    let mut named = |name| file(&fields.take(name)?);
+    let files = TlsFiles {
+        ca: named("ca"),
+        client_cert: named("client_cert"),
+        client_key: named("client_key"),
+    };
+    if files.client_cert.is_some() != files.client_key.is_some() {
+        field.error("`client_cert` and `client_key` come together");
+    }
+    fields.finish();
+    Some(files)
 }
 
 impl Taken {

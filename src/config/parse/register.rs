@@ -12,10 +12,11 @@ use std::time::Duration;
 use super::super::encryption::EncryptionKey;
 use super::super::field::{Field, Fields};
 use super::super::scalar::{self, DURATION};
-use super::super::settings::{Register, Remember, Upstream};
-use super::path;
+use super::super::settings::{Embedded, Register, RegisterPlace, Remember, Upstream};
+use super::{path, shared};
 
 const DEFAULT_PATH: &str = "/var/lib/fencepost";
+const ALONE: &str = "the embedded register fences only the callers of this one process";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_ANSWERS: Duration = DAY.saturating_mul(7);
 const DEFAULT_IDENTITIES: Duration = DAY.saturating_mul(400);
@@ -23,40 +24,58 @@ const DEFAULT_IDENTITIES: Duration = DAY.saturating_mul(400);
 /// Reads it.
 pub(super) fn register(fields: &mut Fields<'_>, upstreams: &[Arc<Upstream>]) -> Register {
     let field = fields.take("register");
-    let place = field.as_ref().unwrap_or(fields.own());
-    place.warn("the embedded register fences only the callers of this one process");
+    let place = field.as_ref().unwrap_or(fields.own()).clone();
     let longest = longest_key(upstreams);
-    let mut register = Register {
-        path: PathBuf::from(DEFAULT_PATH),
-        ephemeral: false,
-        witness: None,
-        remember: usual(longest),
-        keys: Vec::new(),
+    let fields = field.and_then(|field| field.map());
+    let Some(mut fields) = fields else {
+        place.warn(ALONE);
+        return Register {
+            place: RegisterPlace::Embedded(usual_place()),
+            remember: usual(longest),
+            keys: Vec::new(),
+        };
     };
-    let Some(mut fields) = field.and_then(|field| field.map()) else {
-        return register;
-    };
-    fields.refuse_later(&["postgres"]);
     fields.or("if_down", (), |field| {
         field.choice_or_later(&[("refuse", ())], &["forward-with-key"])
     });
-    if let Some(field) = fields.take("embedded") {
-        embedded(&field, &mut register);
-    }
-    register.remember = fields.or("remember", register.remember, |field| {
-        remember(field, longest)
-    });
-    register.keys = fields.or("encryption", Vec::new(), encryption);
+    let embedded = fields.take("embedded");
+    let database = fields.take("postgres");
+    let remember = fields.or("remember", usual(longest), |field| remember(field, longest));
+    let encryption = fields.take("encryption");
+    let register = if let Some(field) = database {
+        if embedded.is_some() {
+            field.error("`embedded` stands there too: a register is in one place");
+        }
+        Register {
+            place: shared::place(&field, upstreams),
+            remember,
+            keys: shared_keys(&field, encryption),
+        }
+    } else {
+        place.warn(ALONE);
+        let embedded = embedded.and_then(|field| self::embedded(&field));
+        Register {
+            place: RegisterPlace::Embedded(embedded.unwrap_or_else(usual_place)),
+            remember,
+            keys: embedded_keys(encryption),
+        }
+    };
     fields.finish();
     register
 }
 
-fn embedded(field: &Field<'_>, register: &mut Register) {
-    let Some(mut fields) = field.map() else {
-        return;
-    };
-    register.path = fields.or("path", PathBuf::from(DEFAULT_PATH), path);
-    register.ephemeral = fields.or("ephemeral", false, |field| {
+fn usual_place() -> Embedded {
+    Embedded {
+        path: PathBuf::from(DEFAULT_PATH),
+        ephemeral: false,
+        witness: None,
+    }
+}
+
+fn embedded(field: &Field<'_>) -> Option<Embedded> {
+    let mut fields = field.map()?;
+    let path = fields.or("path", PathBuf::from(DEFAULT_PATH), path);
+    let ephemeral = fields.or("ephemeral", false, |field| {
         let ephemeral = field.boolean()?;
         if ephemeral {
             field.warn(
@@ -66,14 +85,19 @@ fn embedded(field: &Field<'_>, register: &mut Register) {
         Some(ephemeral)
     });
     let witness = fields.take("witness");
-    if let (Some(field), true) = (&witness, register.ephemeral) {
+    if let (Some(field), true) = (&witness, ephemeral) {
         field.error(
             "an ephemeral register may be lost without a fault: a witness that is kept elsewhere would \
              refuse every start after that",
         );
     }
-    register.witness = witness.and_then(|field| path(&field));
+    let witness = witness.and_then(|field| super::path(&field));
     fields.finish();
+    Some(Embedded {
+        path,
+        ephemeral,
+        witness,
+    })
 }
 
 /// The longest lifetime of a key at any upstream.
@@ -122,7 +146,53 @@ fn remember(field: &Field<'_>, longest_key: Duration) -> Option<Remember> {
     })
 }
 
-fn encryption(field: &Field<'_>) -> Option<Vec<EncryptionKey>> {
+/// What a register is sealed with.
+enum Encryption {
+    None,
+    Keys(Vec<EncryptionKey>),
+}
+
+fn embedded_keys(encryption: Option<Field<'_>>) -> Vec<EncryptionKey> {
+    let Some(field) = encryption else {
+        return Vec::new();
+    };
+    match self::encryption(&field) {
+        Some(Encryption::Keys(keys)) => keys,
+        Some(Encryption::None) => {
+            field.error(
+                "is for a register in PostgreSQL: leave it out for a key file beside the register",
+            );
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// Others than the machine's own administrators read a database: whoever wants nothing sealed says so.
+fn shared_keys(place: &Field<'_>, encryption: Option<Field<'_>>) -> Vec<EncryptionKey> {
+    let Some(field) = encryption else {
+        place.error(
+            "needs `encryption: { keys: [ … ] }` beside it: requests, with their credentials, and answers \
+             are kept there. Without it, write `encryption: none`",
+        );
+        return Vec::new();
+    };
+    match self::encryption(&field) {
+        Some(Encryption::Keys(keys)) => keys,
+        Some(Encryption::None) => {
+            field.warn(
+                "whoever reads the database reads the stored requests, their credentials and the answers",
+            );
+            vec![EncryptionKey::KNOWN_TO_ALL]
+        }
+        None => Vec::new(),
+    }
+}
+
+fn encryption(field: &Field<'_>) -> Option<Encryption> {
+    if field.is_word("none") {
+        return Some(Encryption::None);
+    }
     let mut fields = field.map()?;
     let keys = fields.need("keys").and_then(|field| {
         let items = field.list()?;
@@ -132,7 +202,7 @@ fn encryption(field: &Field<'_>) -> Option<Vec<EncryptionKey>> {
         Some(keys(&items))
     });
     fields.finish();
-    keys
+    keys.map(Encryption::Keys)
 }
 
 fn keys(items: &[Field<'_>]) -> Vec<EncryptionKey> {
@@ -141,6 +211,11 @@ fn keys(items: &[Field<'_>]) -> Vec<EncryptionKey> {
         let Some(text) = item.secret_text() else {
             continue;
         };
+        // It opens what was kept before there were keys, and seals nothing any more.
+        if text == "none" && !keys.is_empty() {
+            keys.push(EncryptionKey::KNOWN_TO_ALL);
+            continue;
+        }
         if item.leaves_secrets() {
             continue;
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::Uri;
 
 use super::effect::{self, Context};
-use super::{NAME, Taken, answers, callers, file, is_name, observed, value};
+use super::{NAME, Taken, answers, callers, is_name, observed, tls_files, value};
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
 use crate::config::problems::Place;
@@ -157,20 +157,7 @@ fn tls(fields: &mut Fields<'_>, url: Option<&Uri>) -> TlsFiles {
     if url.is_some_and(|url| url.scheme_str() == Some("http")) {
         field.error("there is no TLS towards an `http` URL");
     }
-    let Some(mut fields) = field.map() else {
-        return TlsFiles::default();
-    };
-    let mut file = |name| file(&fields.take(name)?);
-    let files = TlsFiles {
-        ca: file("ca"),
-        client_cert: file("client_cert"),
-        client_key: file("client_key"),
-    };
-    if files.client_cert.is_some() != files.client_key.is_some() {
-        field.error("`client_cert` and `client_key` come together");
-    }
-    fields.finish();
-    files
+    tls_files(&field).unwrap_or_default()
 }
 
 /// `[idempotent]`, `conditional`, `opaque`; none is opaque.

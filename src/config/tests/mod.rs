@@ -78,8 +78,12 @@ fn protect_of(config: &Config) -> std::sync::Arc<Protect> {
 fn the_smallest_file_has_the_documented_defaults() {
     let config = good(include_str!("../../../config/stripe.yaml"));
     assert_eq!(config.tenant.as_str(), "default");
-    assert_eq!(config.register.path, Path::new("/var/lib/fencepost"));
-    assert!(!config.register.ephemeral);
+    let usual = Embedded {
+        path: "/var/lib/fencepost".into(),
+        ephemeral: false,
+        witness: None,
+    };
+    assert_eq!(config.register.place, RegisterPlace::Embedded(usual));
     assert_eq!(
         config.admin.as_ref().unwrap().address.to_string(),
         "127.0.0.1:15000"
@@ -166,11 +170,14 @@ fn every_file_in_config_loads_and_profiles_bring_no_problem() {
             .extension()
             .is_some_and(|extension| extension == "yaml")
         {
-            load(&path).unwrap_or_else(|problems| panic!("{problems}"));
+            // Their secrets are elsewhere.
+            let text = std::fs::read_to_string(&path).unwrap();
+            parse_without_secrets(&text, &path.display().to_string())
+                .unwrap_or_else(|problems| panic!("{problems}"));
             seen += 1;
         }
     }
-    assert!(seen >= 3);
+    assert!(seen >= 4);
     for name in profile::names() {
         good(&upstream(&format!("    profile: {name}\n")));
     }

@@ -209,7 +209,6 @@ fn rules_between_fields_hold() {
 fn what_a_later_version_brings_is_refused_by_name() {
     for text in [
         "version: 1\nworker: { address: 127.0.0.1:1 }\n".to_owned(),
-        "version: 1\nregister: { postgres: { url: x } }\n".to_owned(),
         "version: 1\nregister: { if_down: forward-with-key }\n".to_owned(),
         upstream("    hosts: [x]\n"),
         upstream("    capability: [query]\n"),

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{good, refused_at, upstream, warnings};
-use crate::config::{EncryptionKey, Remember};
+use super::{effect, good, refused, refused_at, upstream, warnings};
+use crate::config::{EncryptionKey, RegisterPlace, Remember, SharedRegister};
 
 const DAY: u64 = 86_400;
 
@@ -84,11 +84,156 @@ fn a_witness_is_for_registers_that_last() {
         format!("{text}register:\n  embedded: {{ path: r, {fields} }}\n")
     };
     let config = good(&with("witness: /other/w"));
-    assert_eq!(config.register.witness, Some(PathBuf::from("/other/w")));
+    let RegisterPlace::Embedded(embedded) = config.register.place else {
+        panic!("shared");
+    };
+    assert_eq!(embedded.witness, Some(PathBuf::from("/other/w")));
     refused_at(
         &with("ephemeral: true, witness: /other/w"),
         7,
         50,
         "may be lost without a fault",
     );
+}
+
+/// The fields of `postgres` start at line 8; what stands beside it comes after.
+fn in_postgres(fields: &str, beside: &str) -> String {
+    let text = upstream("");
+    format!("{text}register:\n  postgres:\n    {fields}\n{beside}")
+}
+
+const NONE: &str = "  encryption: none\n";
+
+fn shared(text: &str) -> SharedRegister {
+    match good(text).register.place {
+        RegisterPlace::Shared(shared) => shared,
+        RegisterPlace::Embedded(embedded) => panic!("{embedded:?}"),
+    }
+}
+
+#[test]
+fn a_shared_register_is_a_url_and_says_how_it_is_sealed() {
+    let text = in_postgres("url: postgres://me@127.0.0.1/x", NONE);
+    let register = shared(&text);
+    assert_eq!(register.url.place(), "127.0.0.1:5432/x");
+    assert_eq!(
+        (register.migrate, register.name, register.state),
+        (true, None, None)
+    );
+    assert_eq!(good(&text).register.keys.len(), 1);
+    let warned = warnings(&text);
+    assert!(warned.contains("whoever reads the database"), "{warned}");
+    assert!(!warned.contains("fences only the callers"), "{warned}");
+
+    let silent = in_postgres("url: postgres://me@127.0.0.1/x", "");
+    refused_at(&silent, 8, 5, "encryption: none");
+    let keys = format!("  encryption: {{ keys: [ {}, none ] }}\n", "a1".repeat(32));
+    let config = good(&in_postgres("url: postgres://me@127.0.0.1/x", &keys));
+    assert_eq!(config.register.keys.len(), 2);
+    refused_at(
+        &in_postgres(
+            "url: postgres://me@127.0.0.1/x",
+            "  encryption: { keys: [ none ] }\n",
+        ),
+        9,
+        25,
+        "32 random bytes",
+    );
+    // An embedded one has a key file.
+    let embedded = format!("{}register:\n  encryption: none\n", upstream(""));
+    refused_at(&embedded, 7, 15, "leave it out for a key file");
+}
+
+#[test]
+fn a_register_is_in_one_place_reached_over_two_connections() {
+    let both = "  embedded: { path: r }\n  encryption: none\n";
+    refused_at(
+        &in_postgres("url: postgres://me@127.0.0.1/x", both),
+        8,
+        5,
+        "in one place",
+    );
+    refused_at(
+        &in_postgres("migrate: false", NONE),
+        8,
+        5,
+        "`url` is missing",
+    );
+    let more = in_postgres("url: postgres://me@127.0.0.1/x\n    connections: 3", NONE);
+    refused_at(&more, 9, 18, "one connection writes and one reads");
+    let two = in_postgres("url: postgres://me@127.0.0.1/x\n    connections: 2", NONE);
+    assert_eq!(
+        shared(&two),
+        shared(&in_postgres("url: postgres://me@127.0.0.1/x", NONE))
+    );
+}
+
+#[test]
+fn a_password_in_the_file_and_a_bare_wire_are_warned_of() {
+    let warned = |url: &str| warnings(&in_postgres(&format!("url: {url}"), NONE));
+    assert!(warned("postgres://me:hunter2@127.0.0.1/x").contains("a secret stands in the file"));
+    assert!(!warned("postgres://me@127.0.0.1/x").contains("a secret"));
+    for bare in [
+        "postgres://me@db.internal/x",
+        "postgres://me@db/x?sslmode=disable",
+    ] {
+        assert!(warned(bare).contains("sslmode=require"), "{bare}");
+    }
+    assert!(!warned("postgres://me@db/x?sslmode=verify-full").contains("sslmode"));
+    let bad = in_postgres("url: postgres://me:hunter2@db/x?sslmode=maybe", NONE);
+    let problems = refused(&bad).to_string();
+    assert!(
+        problems.contains("sslmode") && !problems.contains("hunter2"),
+        "{problems}"
+    );
+    assert!(
+        !format!(
+            "{:?}",
+            good(&in_postgres("url: postgres://me:hunter2@127.0.0.1/x", NONE))
+        )
+        .contains("hunter2")
+    );
+}
+
+#[test]
+fn roots_are_named_in_one_place() {
+    let rooted = |tls: &str, query: &str| {
+        in_postgres(&format!("url: postgres://me@h/x?{query}\n    {tls}"), NONE)
+    };
+    let by_url = shared(&rooted(
+        "migrate: true",
+        "sslmode=verify-full&sslrootcert=/etc/ca.pem",
+    ));
+    let by_field = shared(&rooted("tls: { ca: /etc/ca.pem }", "sslmode=require"));
+    assert_eq!(by_url.tls, by_field.tls);
+    refused_at(
+        &rooted("tls: { ca: /a }", "sslrootcert=/b"),
+        9,
+        10,
+        "which roots already",
+    );
+    refused_at(
+        &rooted("tls: { ca: /a }", "sslmode=disable"),
+        9,
+        10,
+        "no TLS",
+    );
+    refused_at(
+        &rooted("tls: { client_cert: /a }", "sslmode=require"),
+        9,
+        10,
+        "together",
+    );
+}
+
+#[test]
+fn a_report_that_is_not_kept_is_warned_of() {
+    let warned = |fields: &str| {
+        let text = effect("        mode: observe\n");
+        let register =
+            format!("register:\n  postgres: {{ url: postgres://me@127.0.0.1/x{fields} }}\n");
+        warnings(&format!("{text}{register}{NONE}"))
+    };
+    assert!(warned("").contains("begins anew"));
+    assert!(!warned(", state: /var/lib/x").contains("begins anew"));
 }

@@ -112,10 +112,12 @@ async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
 async fn open_postgres(database: &Database, instance: InstanceId) -> Register {
     let options = postgres::Options {
         url: database.url(),
+        tls: None,
         keys: vec![MasterKey::new([7; 32])],
         migrate: true,
         name: "conformance".to_owned(),
         tenant: commands::TENANT.to_owned(),
+        part: postgres::Part::Sidecar,
     };
     let owner = postgres::Owner {
         instance,

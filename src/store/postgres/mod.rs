@@ -39,6 +39,7 @@ mod session;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod trouble;
 mod wants;
 
@@ -49,7 +50,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use opening::{FORMAT, OpenError, Opened, Options, Owner, open};
+pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
 
 use super::{
     Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
@@ -76,6 +77,11 @@ pub struct PostgresBackend {
 }
 
 impl PostgresBackend {
+    /// Looks after the register until it is closed.
+    pub async fn keep(&self) {
+        self.errands.closed().await;
+    }
+
     async fn carry_out(
         &self,
         command: Command,

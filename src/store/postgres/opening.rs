@@ -8,6 +8,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::ClientConfig;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_postgres::Config;
@@ -23,6 +24,7 @@ use super::trouble::Trouble;
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::{BootId, BootInstant, Moment};
+use crate::protocol::view::Living;
 use crate::store::StoreError;
 use crate::store::age::{Age, Lived};
 use crate::store::seal::{self, MasterKey, SealError, Sealer};
@@ -38,18 +40,34 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(5064650310776221556)";
 
 const TABLES: &str = include_str!("format1.sql");
 
+const TENANTS: &str = include_str!("format1_tenants.sql");
+
 /// Which register, and how it is used.
 pub struct Options {
     /// Where the database is.
     pub url: String,
+    /// Whom to trust; `None`: the connection is never encrypted, whatever the URL says of that.
+    pub tls: Option<Arc<ClientConfig>>,
     /// The first seals, all open. Never empty.
     pub keys: Vec<MasterKey>,
     /// May the tables be made, or brought up to date?
     pub migrate: bool,
     /// What this sidecar is called, for operators.
     pub name: String,
-    /// Whose operations it carries.
+    /// Whose operations it carries, and lists.
     pub tenant: String,
+    /// As what it is opened.
+    pub part: Part,
+}
+
+/// As what a register is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A sidecar: it is an instance from then on, and what it admits is its own.
+    Sidecar,
+    /// A person's tool, beside whatever sidecars are at work: it admits nothing, and takes every
+    /// instance for alive that nobody has declared dead.
+    Operator,
 }
 
 /// Who opens it.
@@ -68,6 +86,8 @@ pub struct Opened {
     pub backend: Arc<PostgresBackend>,
     /// Makes fingerprints, the same for all sidecars of the register.
     pub fingerprint_key: [u8; seal::KEY_LEN],
+    /// Were its tables made just now?
+    pub is_new: bool,
 }
 
 /// Why a shared register cannot be opened.
@@ -107,7 +127,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         .url
         .parse()
         .map_err(|error: tokio_postgres::Error| OpenError::Url(error.to_string()))?;
-    let connector = Connector::new(config);
+    let connector = Connector::new(config, options.tls.as_ref());
     let session = connector.connect().await?;
     let (first, others) = options.keys.split_first().ok_or(OpenError::NoKey)?;
     let mut sealer = Sealer::new(first, others).map_err(OpenError::Key)?;
@@ -116,7 +136,14 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
     sealer
         .adopt_fingerprint_key(about.id, &about.fingerprint_key)
         .map_err(OpenError::Key)?;
-    take_part(&session, &owner, &options, &now).await?;
+    seal_anew(&session, &sealer, &about).await?;
+    let living = match options.part {
+        Part::Sidecar => {
+            take_part(&session, &owner, &options, &now).await?;
+            vec![owner.instance]
+        }
+        Part::Operator => instances(&session).await?,
+    };
     let fingerprint_key = sealer.fingerprint_key();
     let shared = Arc::new(Shared::new(
         owner.instance,
@@ -126,19 +153,21 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         about.age,
         owner.committed,
     ));
+    shared.knows_living(Living::Among(living));
     let (errands, queue) = mpsc::channel(QUEUE);
     let lane = Lane::new(Arc::clone(&shared), connector.clone(), queue, session);
     let mut work = JoinSet::new();
     work.spawn(lane.run());
     let backend = PostgresBackend {
         errands,
-        reader: Reader::new(Arc::clone(&shared), connector),
+        reader: Reader::new(Arc::clone(&shared), connector, options.tenant),
         shared,
         work: Mutex::new(work),
     };
     Ok(Opened {
         backend: Arc::new(backend),
         fingerprint_key,
+        is_new: about.is_new,
     })
 }
 
@@ -149,6 +178,7 @@ struct About {
     /// Sealed.
     fingerprint_key: Vec<u8>,
     age: Age,
+    is_new: bool,
 }
 
 /// Makes or recognises the register, alone.
@@ -171,6 +201,7 @@ async fn establish(
             return Err(OpenError::Absent);
         }
         session.script(TABLES).await?;
+        session.script(TENANTS).await?;
     }
     let about = match recorded(session).await? {
         Some(about) => about,
@@ -210,6 +241,7 @@ async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
                     wall_ms: number(7)?,
                 },
             },
+            is_new: false,
         };
         Ok((row.try_get(0)?, about))
     };
@@ -222,6 +254,39 @@ async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
         });
     }
     Ok(Some(about))
+}
+
+/// The first key seals the fingerprint key, once it has changed: so that the one before can be taken away.
+/// A role that may not leaves it to one that may.
+async fn seal_anew(session: &Session, sealer: &Sealer, about: &About) -> Result<(), OpenError> {
+    const MAY: &str = "SELECT true WHERE
+        has_column_privilege('fencepost.register', 'fingerprint_key', 'UPDATE')";
+    const SEAL: &str = "UPDATE fencepost.register SET fingerprint_key = $1
+        WHERE fingerprint_key = $2 RETURNING true";
+    let before = seal::key_id_of(&about.fingerprint_key).map_err(OpenError::Key)?;
+    if before == sealer.key_id() || session.rows(MAY, &[]).await?.is_empty() {
+        return Ok(());
+    }
+    let sealed = sealer
+        .seal_fingerprint_key(about.id)
+        .map_err(OpenError::Key)?;
+    let changed = session
+        .rows(
+            SEAL,
+            &[
+                (&sealed, Type::BYTEA),
+                (&about.fingerprint_key, Type::BYTEA),
+            ],
+        )
+        .await?;
+    if !changed.is_empty() {
+        tracing::info!(
+            before = format!("{before:08x}"),
+            now = format!("{:08x}", sealer.key_id()),
+            "the register's fingerprint key is sealed with another key from now on"
+        );
+    }
+    Ok(())
 }
 
 async fn make(session: &Session, sealer: &Sealer, now: &Moment) -> Result<About, OpenError> {
@@ -255,6 +320,7 @@ async fn make(session: &Session, sealer: &Sealer, now: &Moment) -> Result<About,
         epoch: 0,
         fingerprint_key,
         age,
+        is_new: true,
     })
 }
 
@@ -288,6 +354,21 @@ async fn take_part(
         )
         .await?;
     Ok(())
+}
+
+/// Those that nobody has declared dead.
+async fn instances(session: &Session) -> Result<Vec<InstanceId>, OpenError> {
+    const ALIVE: &str = "SELECT id FROM fencepost.instances WHERE NOT dead";
+    let rows = session.rows(ALIVE, &[]).await?;
+    let ids = rows.iter().map(|row| {
+        let bytes: &[u8] = row.try_get(0).map_err(Unreadable::from)?;
+        let bytes = bytes
+            .try_into()
+            .map_err(|_| StoreError::Corrupt("an instance has an id of wrong length".to_owned()));
+        let bytes = bytes.map_err(OpenError::Unreadable)?;
+        Ok(InstanceId(u128::from_be_bytes(bytes)))
+    });
+    ids.collect()
 }
 
 impl From<Trouble> for OpenError {

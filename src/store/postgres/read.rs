@@ -45,14 +45,17 @@ const OPERATION: &str =
 pub(super) struct Reader {
     shared: Arc<Shared>,
     connector: Connector,
+    /// Whose rows are listed: other tenants' are neither told nor settled here.
+    tenant: String,
     session: Mutex<Option<Arc<Session>>>,
 }
 
 impl Reader {
-    pub(super) fn new(shared: Arc<Shared>, connector: Connector) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, connector: Connector, tenant: String) -> Self {
         Self {
             shared,
             connector,
+            tenant,
             session: Mutex::new(None),
         }
     }
@@ -207,6 +210,7 @@ impl Reader {
                AND ($4::bytea IS NULL OR o.upstream = $4)
                AND ($5::bytea IS NULL OR o.id = $5)
                AND ($6::bigint IS NULL OR o.sequence < $6)
+               AND o.tenant = $8
              ORDER BY o.sequence DESC LIMIT $7"
         );
         let OperationQuery {
@@ -224,7 +228,7 @@ impl Reader {
         let before = before.map(|it| i64::try_from(it).unwrap_or(i64::MAX));
         // One more than asked for tells whether there is a next page.
         let most = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
-        let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
+        let parameters: [(&(dyn ToSql + Sync), Type); 8] = [
             (state, Type::TEXT),
             (&name, Type::BYTEA),
             (&tenant, Type::TEXT),
@@ -232,6 +236,7 @@ impl Reader {
             (&id, Type::BYTEA),
             (&before, Type::INT8),
             (&most, Type::INT8),
+            (&self.tenant, Type::TEXT),
         ];
         self.read(async {
             let mut found = self.found(&statement, &parameters).await?;
@@ -288,11 +293,14 @@ impl Reader {
         limit: usize,
     ) -> Result<Vec<Fence>, StoreError> {
         const FENCES: &str = "SELECT f.tenant, f.name AS id, f.record FROM fencepost.fences f
-            WHERE $1::bytea IS NULL OR f.name > $1 ORDER BY f.name, f.tenant LIMIT $2";
+            WHERE f.tenant = $3 AND ($1::bytea IS NULL OR f.name > $1) ORDER BY f.name LIMIT $2";
         let after = after.map(str::as_bytes);
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&after, Type::BYTEA), (&most, Type::INT8)];
+        let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&after, Type::BYTEA),
+            (&most, Type::INT8),
+            (&self.tenant, Type::TEXT),
+        ];
         self.read(async {
             let mut fences = Vec::new();
             for row in self.rows(FENCES, &parameters).await? {
@@ -310,13 +318,17 @@ impl Reader {
     ) -> Result<Vec<(u64, Operation)>, StoreError> {
         let statement = format!(
             "SELECT {OPERATION} FROM fencepost.operations o
-             WHERE o.unsettled AND o.sequence > $1 AND o.state <> 'NEEDS_ATTENTION'
+             WHERE o.unsettled AND o.tenant = $3 AND o.sequence > $1
+               AND o.state <> 'NEEDS_ATTENTION'
              ORDER BY o.sequence LIMIT $2"
         );
         let after = i64::try_from(after).unwrap_or(i64::MAX);
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&after, Type::INT8), (&most, Type::INT8)];
+        let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&after, Type::INT8),
+            (&most, Type::INT8),
+            (&self.tenant, Type::TEXT),
+        ];
         self.read(async {
             let found = self.found(&statement, &parameters).await?;
             let numbered = found
@@ -332,20 +344,24 @@ impl Reader {
         const COUNTS: &str = "
             WITH rough AS (SELECT greatest(reltuples, 0)::bigint AS operations FROM pg_class
                            WHERE oid = 'fencepost.operations'::regclass)
-            SELECT state, count(*) FROM fencepost.operations WHERE unsettled GROUP BY state
+            SELECT state, count(*) FROM fencepost.operations WHERE unsettled AND tenant = $2
+            GROUP BY state
             UNION ALL
             SELECT o.state, count(*) FROM rough JOIN fencepost.operations o ON NOT o.unsettled
-            WHERE rough.operations <= $1 GROUP BY o.state
+            WHERE rough.operations <= $1 AND o.tenant = $2 GROUP BY o.state
             UNION ALL
             SELECT 'COMPLETED', operations FROM rough WHERE operations > $1";
         const EPOCH: &str = "SELECT epoch FROM fencepost.register";
         let oldest = format!(
-            "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled
+            "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
              ORDER BY o.sequence LIMIT 1"
         );
         self.read(async {
             let mut summary = Summary::default();
-            let counts = self.rows(COUNTS, &[(&COUNTED, Type::INT8)]).await?;
+            let tenant: (&(dyn ToSql + Sync), Type) = (&self.tenant, Type::TEXT);
+            let counts = self
+                .rows(COUNTS, &[(&COUNTED, Type::INT8), tenant.clone()])
+                .await?;
             for word in STATE_WORDS {
                 for row in &counts {
                     let count: i64 = row.try_get(1).map_err(Unreadable::from)?;
@@ -354,7 +370,7 @@ impl Reader {
                     }
                 }
             }
-            let oldest = self.found(&oldest, &[]).await?;
+            let oldest = self.found(&oldest, &[tenant]).await?;
             summary.oldest_unsettled = oldest.first().map(|row| row.operation.first_seen);
             for row in self.rows(EPOCH, &[]).await? {
                 let epoch: i64 = row.try_get(0).map_err(Unreadable::from)?;

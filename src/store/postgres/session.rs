@@ -7,13 +7,17 @@
 //!
 //! What it does not do: try again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_postgres::tls::TlsStream;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres::{Client, Config, Connection, NoTls, Row, Socket};
 
+use super::tls::Tls;
 use super::trouble::Trouble;
 
 /// How long one statement may take, a wait for locks included.
@@ -23,9 +27,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 const CONNECT: Duration = Duration::from_secs(3);
 
 /// Where the database is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Connector {
     config: Config,
+    /// `None`: it is never encrypted.
+    tls: Option<Tls>,
 }
 
 /// A connection.
@@ -36,7 +42,7 @@ pub(super) struct Session {
 }
 
 impl Connector {
-    pub(super) fn new(mut config: Config) -> Self {
+    pub(super) fn new(mut config: Config, tls: Option<&Arc<ClientConfig>>) -> Self {
         config
             .application_name("fencepost")
             .connect_timeout(CONNECT)
@@ -45,28 +51,45 @@ impl Connector {
             .keepalives_interval(Duration::from_secs(3))
             .keepalives_retries(3)
             .tcp_user_timeout(PATIENCE);
-        Self { config }
+        let tls = tls.map(|config| Tls::new(config));
+        Self { config, tls }
     }
 
     pub(super) async fn connect(&self) -> Result<Session, Trouble> {
-        let connecting = self.config.connect(NoTls);
-        let (client, connection) = timeout(CONNECT, connecting).await.map_err(|_elapsed| {
-            Trouble::Lost("no connection to the database in time".to_owned())
-        })??;
+        let connecting = async {
+            Ok::<_, tokio_postgres::Error>(match &self.tls {
+                None => {
+                    let (client, connection) = self.config.connect(NoTls).await?;
+                    Session::over(client, connection)
+                }
+                Some(tls) => {
+                    let (client, connection) = self.config.connect(tls.clone()).await?;
+                    Session::over(client, connection)
+                }
+            })
+        };
+        let late = |_| Trouble::Lost("no connection to the database in time".to_owned());
+        Ok(timeout(CONNECT, connecting).await.map_err(late)??)
+    }
+}
+
+impl Session {
+    fn over<S>(client: Client, connection: Connection<Socket, S>) -> Self
+    where
+        S: TlsStream + Unpin + Send + 'static,
+    {
         let mut work = JoinSet::new();
         work.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(error = %error, "a connection to the database ended");
             }
         });
-        Ok(Session {
+        Self {
             client,
             _work: work,
-        })
+        }
     }
-}
 
-impl Session {
     /// Runs one statement.
     pub(super) async fn rows(
         &self,

@@ -64,6 +64,10 @@ impl Shared {
         locked(&self.living).clone()
     }
 
+    pub(super) fn knows_living(&self, living: Living) {
+        *locked(&self.living) = living;
+    }
+
     pub(super) fn committed(&self, took_us: u64, commands: usize) {
         (self.committed)(took_us, commands);
     }

@@ -89,10 +89,12 @@ impl Bench {
         let instance = InstanceId(u128::from(crate::load::seed()));
         let options = postgres::Options {
             url: url.to_owned(),
+            tls: None,
             keys: vec![MasterKey::new([7; 32])],
             migrate: true,
             name: "bench".to_owned(),
             tenant: "payments".to_owned(),
+            part: postgres::Part::Sidecar,
         };
         let owner = postgres::Owner {
             instance,

@@ -29,16 +29,17 @@ CREATE UNIQUE INDEX IF NOT EXISTS in_order ON yardstick.operations (sequence);
 
 const SCRIPT: &str = r"
 \set fence random(1, :resources)
-SELECT gen_random_uuid() AS id \gset
+\set high random(1, 1000000000000000000)
+\set low random(1, 1000000000000000000)
 BEGIN;
 INSERT INTO yardstick.fences VALUES (:fence, 1, decode(repeat('ab', 120), 'hex'))
     ON CONFLICT (name) DO UPDATE SET version = fences.version + 1, record = excluded.record;
 INSERT INTO yardstick.operations (id, state, record, request)
-    VALUES (:id, 'INTENDED', decode(repeat('ab', 380), 'hex'), decode(repeat('ab', 330), 'hex'));
+    VALUES (md5(:high || '-' || :low)::uuid, 'INTENDED', decode(repeat('ab', 380), 'hex'), decode(repeat('ab', 330), 'hex'));
 END;
 BEGIN;
 UPDATE yardstick.operations SET state = 'COMPLETED', record = decode(repeat('cd', 380), 'hex'),
-    request = NULL, answer = decode(repeat('ab', 220), 'hex') WHERE id = :id;
+    request = NULL, answer = decode(repeat('ab', 220), 'hex') WHERE id = md5(:high || '-' || :low)::uuid;
 END;
 ";
 

@@ -22,6 +22,13 @@ const STRUCTURE: [&str; 6] = [
     "has no value",
 ];
 
+/// Secrets of the files in `config/` that are not on the machine of the tests: nothing is wrong with a
+/// file that names them.
+const ELSEWHERE: [&str; 2] = [
+    "environment variable DATABASE_URL is not set",
+    "/etc/fencepost/key cannot be read",
+];
+
 struct Verdict {
     change: String,
     place: String,
@@ -68,7 +75,8 @@ fn by_parser(files: &[&str]) -> BTreeMap<String, Vec<String>> {
         let errors = file["problems"].as_array().unwrap().iter();
         let errors = errors
             .filter(|problem| problem["severity"] == "error")
-            .map(|problem| problem["message"].as_str().unwrap().to_owned());
+            .map(|problem| problem["message"].as_str().unwrap().to_owned())
+            .filter(|message| !ELSEWHERE.iter().any(|part| message.contains(part)));
         (
             file["file"].as_str().unwrap().to_owned(),
             errors.collect::<Vec<_>>(),

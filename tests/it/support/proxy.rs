@@ -33,6 +33,17 @@ impl Proxy {
         Self::armed(setup, Some(failpoint))
     }
 
+    /// Starts one that ends instead of serving, with code 1. Its log says why.
+    pub fn refused(setup: Setup) -> Self {
+        let child = spawn(&setup, None);
+        let mut proxy = Self { setup, child };
+        match proxy.becomes_ready() {
+            Err(status) => assert_eq!(status.code(), Some(1), "{}", proxy.log()),
+            Ok(()) => panic!("it serves"),
+        }
+        proxy
+    }
+
     fn armed(setup: Setup, failpoint: Option<&str>) -> Self {
         let child = spawn(&setup, failpoint);
         let mut proxy = Self { setup, child };

@@ -61,6 +61,27 @@ impl Setup {
         self
     }
 
+    /// With its register in that database, as all who are set up so share it. `fields`: further ones of
+    /// `postgres`. The key is one for all.
+    pub fn sharing(self, url: &str, fields: &str) -> Self {
+        let key = "5e".repeat(32);
+        self.sealed(url, fields, &format!("{{ keys: [{key}] }}"))
+    }
+
+    /// The same, sealed as that says.
+    pub fn sealed(self, url: &str, fields: &str, encryption: &str) -> Self {
+        let config = std::fs::read_to_string(self.config()).unwrap();
+        let embedded = format!(
+            "  embedded: {{ path: {}, ephemeral: true }}\n",
+            self.register().display()
+        );
+        assert!(config.contains(&embedded), "{config}");
+        let shared =
+            format!("  postgres: {{ url: \"{url}\" {fields} }}\n  encryption: {encryption}\n");
+        std::fs::write(self.config(), config.replace(&embedded, &shared)).unwrap();
+        self
+    }
+
     /// With a disk that fails when it is told to.
     pub fn on_a_disk_that_fails(self) -> Self {
         let disk = Disk::below(self.folder(), &self.register());

@@ -13,7 +13,10 @@ use crate::store::{Backend, StoreError};
 
 const OWN: InstanceId = InstanceId(1);
 
-async fn admission(register: &PostgresBackend, admit: &Admit) -> Result<Ruling, StoreError> {
+pub(super) async fn admission(
+    register: &PostgresBackend,
+    admit: &Admit,
+) -> Result<Ruling, StoreError> {
     match register
         .apply(Command::Admit(Box::new(admit.clone())))
         .await?
@@ -23,7 +26,7 @@ async fn admission(register: &PostgresBackend, admit: &Admit) -> Result<Ruling, 
     }
 }
 
-fn end_of(admit: &Admit) -> Command {
+pub(super) fn end_of(admit: &Admit) -> Command {
     Command::Record(Record {
         key: admit.key.clone(),
         attempt: admit.attempt,
@@ -33,7 +36,7 @@ fn end_of(admit: &Admit) -> Command {
     })
 }
 
-async fn stored(register: &PostgresBackend, key: &OperationKey) -> Operation {
+pub(super) async fn stored(register: &PostgresBackend, key: &OperationKey) -> Operation {
     let found = register.operation(key, false).await.unwrap();
     found.unwrap().operation
 }

@@ -1,0 +1,71 @@
+-- Who may see what, where several tenants share a register: beside the tables of format 1.
+--
+-- What always holds: the role that made the tables may do everything. A role that was let in for a tenant
+-- reads and writes the operations, fences, notes, events and instances of that tenant and of no other,
+-- whatever statement it sends: the database sees to it (row-level security), not the sidecar. The
+-- functions that sidecars call run with the rights of their caller.
+--
+-- What is shared by all who are let in: the row of the register itself (its format, epoch and age, and the
+-- fingerprint key, sealed), which keys were used, and the history.
+
+-- One role, one tenant.
+CREATE TABLE fencepost.members (
+    role name PRIMARY KEY,
+    tenant text COLLATE "C" NOT NULL
+);
+
+ALTER TABLE fencepost.members ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fencepost.instances ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fencepost.fences ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fencepost.operations ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fencepost.twins ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fencepost.events ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY own_row ON fencepost.members FOR SELECT USING (role = current_user);
+
+-- The tenant is looked up once a statement, not once a row.
+CREATE POLICY own_tenant ON fencepost.instances
+    USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
+CREATE POLICY own_tenant ON fencepost.fences
+    USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
+CREATE POLICY own_tenant ON fencepost.operations
+    USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
+CREATE POLICY own_tenant ON fencepost.twins
+    USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
+-- An event belongs to whoever sees its operation.
+CREATE POLICY own_tenant ON fencepost.events
+    USING (EXISTS (SELECT 1 FROM fencepost.operations o WHERE o.identity = operation));
+
+-- Lets a role in as a sidecar of a tenant, with what a sidecar needs and nothing else. Again after every
+-- change of the format: it grants what that format needs. A role that had another tenant has this one.
+CREATE FUNCTION fencepost.let_in(whom name, whose text) RETURNS void
+LANGUAGE plpgsql AS $body$
+DECLARE
+    one text;
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA fencepost TO %I', whom);
+    FOREACH one IN ARRAY ARRAY['instances', 'fences', 'operations', 'twins', 'events'] LOOP
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON fencepost.%I TO %I', one, whom);
+    END LOOP;
+    EXECUTE format('GRANT SELECT ON fencepost.register, fencepost.members TO %I', whom);
+    -- How old it is, which all sidecars count together.
+    EXECUTE format('GRANT UPDATE (lived_ms, read_boot, read_boottime_ms, read_wall_ms, purged_sequence)'
+        ' ON fencepost.register TO %I', whom);
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE (last_used_ms) ON fencepost.sealing_keys TO %I', whom);
+    EXECUTE format('GRANT SELECT, INSERT ON fencepost.history TO %I', whom);
+    INSERT INTO fencepost.members (role, tenant) VALUES (whom, whose)
+    ON CONFLICT (role) DO UPDATE SET tenant = excluded.tenant;
+END
+$body$;
+
+-- The reverse. Sessions that are open lose it too.
+CREATE FUNCTION fencepost.shut_out(whom name) RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+    DELETE FROM fencepost.members WHERE role = whom;
+    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA fencepost FROM %I', whom);
+    EXECUTE format('REVOKE ALL ON SCHEMA fencepost FROM %I', whom);
+END
+$body$;
+
+REVOKE ALL ON FUNCTION fencepost.let_in(name, text), fencepost.shut_out(name) FROM PUBLIC;
