@@ -103,9 +103,10 @@ async fn a_connection_that_is_half_open_holds_nobody_for_long() {
 /// Somebody holds a row: the statement is given up, and nothing was committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_times_out_has_done_nothing() {
-    let server = Postgres::start_with(&Settings::default().with("statement_timeout", "200ms"));
+    let server = Postgres::start();
     let database = server.database();
     let register = sidecar(database.url(), 1).await;
+    server.set("statement_timeout", "500ms");
     let first = c::fenced("first", "r", "5", OWN);
     admission(&register, &first).await.unwrap();
     is_completed(&register, &first).await;
