@@ -19,6 +19,7 @@ pub mod memory;
 pub mod permit;
 pub mod postgres;
 mod recent;
+mod remember;
 pub mod seal;
 pub mod sqlite;
 
@@ -38,6 +39,7 @@ use crate::protocol::time::Moment;
 use crate::protocol::view::{Living, Record as Found};
 
 use permit::{Permit, Receipt};
+pub use remember::{Purged, Remember};
 
 /// A fault of the register. Refusals are not faults; they are replies.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

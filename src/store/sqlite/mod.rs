@@ -51,7 +51,7 @@ use crate::protocol::view::{Living, Record};
 pub use backup::{BackupError, Copied, backup};
 pub use open_error::OpenError;
 pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};
-pub use purge::{Purged, Remember};
+pub use super::remember::{Purged, Remember};
 use read::Readers;
 pub use witness::Doubt;
 use witness::Witness;

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::mpsc;
 
+use super::Remember;
 use super::SqliteBackend;
 use super::ground::{Ground, at};
 use super::identity::{self, Established};
 use super::open_error::OpenError;
-use super::purge::Remember;
 use super::read::Readers;
 use super::reserve::Reserve;
 use super::schema::{self, Found};

@@ -22,13 +22,13 @@ use std::sync::{Arc, OnceLock};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::Remember;
 use super::about::{self, About};
 use super::checkpoint::Checkpoints;
 use super::ground::Ground;
 use super::load::Fault;
 use super::opening::Owner;
 use super::persist::{self, Tally};
-use super::purge::Remember;
 use super::remembered::{OwnRows, Remembered};
 use super::reserve::Reserve;
 use super::witness::Sighting;
