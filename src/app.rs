@@ -143,7 +143,7 @@ impl Instance {
         let opened = open_register(&config, accept_restored, owner).await?;
         let keeper = Arc::clone(&opened.backend);
         let fingerprint_key = FingerprintKey::new(&opened.sealer.fingerprint_key());
-        let register = Register::new(opened.backend, instance);
+        let register = Register::new(opened.backend);
         let supervisor = Supervisor::default();
         let dispatcher = Dispatcher {
             register: register.clone(),

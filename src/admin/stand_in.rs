@@ -306,6 +306,10 @@ impl Backend for StandIn {
         self.ask(|_| ())
     }
 
+    fn instance(&self) -> InstanceId {
+        INSTANCE
+    }
+
     fn living(&self) -> Living {
         Living::Only(INSTANCE)
     }

@@ -83,7 +83,7 @@ impl Stopped {
                 OpenError::InUse { path } => AppError::Owned(path),
                 other => AppError::Register(which.path, other),
             })?;
-        let register = Register::new(opened.backend, instance);
+        let register = Register::new(opened.backend);
         // Who asks for something else is not troubled by it.
         let report = observe::file::read(&directory).ok().map(Counts::from);
         let token = Secret::new(random_instance()?.to_string());

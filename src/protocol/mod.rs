@@ -24,6 +24,7 @@
 mod admission;
 pub mod broken;
 pub mod command;
+pub mod company;
 pub mod decide;
 pub mod fence;
 pub mod ids;

@@ -66,7 +66,7 @@ impl World {
         self.attempts += 1;
         let instance = match &self.living {
             Living::Only(own) => *own,
-            Living::Among(all) => all[0],
+            Living::Among(company) => company.own().next().unwrap(),
         };
         AttemptId {
             instance,
@@ -464,6 +464,7 @@ fn is_stale(ruling: &Ruling) -> bool {
 }
 
 mod admission;
+mod company;
 mod evidence;
 mod life;
 mod meaning;

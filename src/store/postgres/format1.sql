@@ -19,9 +19,17 @@ CREATE TABLE fencepost.register (
     lived_ms bigint NOT NULL,
     read_boot bytea NOT NULL,
     read_boottime_ms bigint NOT NULL,
-    read_wall_ms bigint NOT NULL,
-    purged_sequence bigint NOT NULL DEFAULT 0
+    read_wall_ms bigint NOT NULL
 );
+
+-- How far what is old was forgotten: answers (0) and identities (1), by the sequence of operations. A lap ends
+-- where everything is young; what was not old enough when it was passed waits for the next one.
+CREATE TABLE fencepost.forgotten (
+    what smallint PRIMARY KEY,
+    passed bigint NOT NULL DEFAULT 0,
+    lap_ms bigint NOT NULL DEFAULT 0
+);
+INSERT INTO fencepost.forgotten (what) VALUES (0), (1);
 
 CREATE TABLE fencepost.sealing_keys (
     id bigint PRIMARY KEY,
@@ -90,7 +98,9 @@ CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (sequence);
 -- What stands in the way of an admission.
 CREATE INDEX unsettled_of_resource ON fencepost.operations (tenant, resource, number)
     WHERE unsettled AND resource IS NOT NULL;
--- What a pass of the reconciler reads.
+-- What a pass of the reconciler reads: its own, and those of the dead.
+CREATE INDEX unsettled_of_owner ON fencepost.operations (owner, sequence) WHERE unsettled;
+-- What one of all instances looks through now and then: has anybody been forgotten?
 CREATE INDEX unsettled_in_order ON fencepost.operations (sequence) WHERE unsettled;
 -- What a request without a key may be the blind retry of.
 CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, sequence)
@@ -331,5 +341,37 @@ BEGIN
         verdicts := verdicts || 0::smallint;
     END LOOP;
     RETURN verdicts;
+END
+$body$;
+
+-- Shows a sign of life, and answers with everybody's, and with the age of the register. Nobody is waited for:
+-- whoever holds the own row is just writing it, which is a sign of life too. One that a crash of the server
+-- takes back was not needed.
+CREATE FUNCTION fencepost.beat_1(own bytea)
+RETURNS TABLE (id bytea, beat bigint, "position" bigint, dead boolean, lived_ms bigint)
+LANGUAGE plpgsql AS $body$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    UPDATE fencepost.instances i SET beat = i.beat + 1
+    WHERE i.id = (SELECT k.id FROM fencepost.instances k WHERE k.id = own AND NOT k.dead
+                  FOR UPDATE SKIP LOCKED);
+    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, r.lived_ms
+                 FROM fencepost.instances i CROSS JOIN fencepost.register r;
+END
+$body$;
+
+-- Declares instances dead that have done nothing since they were seen like this; answers with those. Whoever
+-- holds its row is alive, or is found the next time.
+CREATE FUNCTION fencepost.declare_1(ids bytea[], beats bigint[], positions bigint[]) RETURNS SETOF bytea
+LANGUAGE plpgsql AS $body$
+BEGIN
+    FOR slot IN 1 .. coalesce(array_length(ids, 1), 0) LOOP
+        RETURN QUERY
+        UPDATE fencepost.instances i SET dead = true
+        WHERE i.id = (SELECT k.id FROM fencepost.instances k
+                      WHERE k.id = ids[slot] AND k.beat = beats[slot] AND k.position = positions[slot]
+                      FOR UPDATE SKIP LOCKED)
+        RETURNING i.id;
+    END LOOP;
 END
 $body$;

@@ -25,21 +25,27 @@
 //!
 //! What it does not do: decide, or keep time by the database's clock.
 
+mod abroad;
 mod batch;
+mod doubt;
 mod identity;
 mod known;
 mod lane;
+mod life;
 mod opening;
 mod read;
 mod rows;
 #[cfg(test)]
 #[path = "../../../tests/servers/mod.rs"]
-pub(in crate::store) mod servers;
+pub(crate) mod servers;
 mod session;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod wants;
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,19 +53,21 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use life::USUAL_LIMIT;
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, open};
 
 use super::{
-    Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
-    Wanted,
+    Backend, Elsewhere, OperationPage, OperationQuery, Pending, Remember, StoreError, Stored,
+    StoredResource, Summary, Wanted,
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
-use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::{Living, Record};
 use lane::{Answer, Ask, Errand};
 use read::Reader;
+use session::Connector;
 use shared::Shared;
 
 /// How long whoever asked waits for what nobody knows.
@@ -68,9 +76,14 @@ const UNKNOWN: Duration = Duration::from_secs(12);
 /// The shared register.
 pub struct PostgresBackend {
     errands: mpsc::Sender<Errand>,
-    reader: Reader,
+    reader: Arc<Reader>,
     shared: Arc<Shared>,
+    connector: Connector,
+    remember: Remember,
+    /// The lane.
     work: Mutex<JoinSet<()>>,
+    /// What goes on beside it until the end.
+    beside: Mutex<JoinSet<()>>,
 }
 
 impl PostgresBackend {
@@ -181,8 +194,20 @@ impl Backend for PostgresBackend {
         })
     }
 
+    fn instance(&self) -> InstanceId {
+        self.shared.instance()
+    }
+
     fn living(&self) -> Living {
         self.shared.living()
+    }
+
+    fn may_settle(&self, operation: &Operation) -> bool {
+        self.shared.may_settle(operation)
+    }
+
+    fn elsewhere(&self) -> Option<&dyn Elsewhere> {
+        Some(self)
     }
 
     fn close(&self) -> Pending<'_, ()> {
@@ -192,7 +217,24 @@ impl Backend for PostgresBackend {
                 let _gone = answered.await;
             }
             self.end().await;
+            let left = life::take_leave(&self.shared, &self.reader).await;
+            if let Err(trouble) = left {
+                tracing::warn!(
+                    error = %trouble.into_store_error(),
+                    "the others were not told that this instance ends: they find out"
+                );
+            }
             Ok(())
         })
+    }
+}
+
+impl Elsewhere for PostgresBackend {
+    fn look<'a>(&'a self, keys: &'a [OperationKey]) -> Pending<'a, Vec<Operation>> {
+        Box::pin(self.reader.look_at(keys))
+    }
+
+    fn hint(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.shared.abroad.hint.notified())
     }
 }

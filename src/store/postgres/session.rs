@@ -3,16 +3,18 @@
 //! What always holds: no statement is waited for longer than [`PATIENCE`]; a session that made somebody
 //! wait longer is not used again, because what it was asked for may still happen. Statements are sent
 //! without being prepared, one round trip each, so that a pooler between us and the server may give
-//! every transaction to another connection.
+//! every transaction to another connection. Where a session listens for notifications, whoever made it is
+//! told of each; with such a pooler in between there may be none.
 //!
 //! What it does not do: try again.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row};
 
 use super::trouble::Trouble;
 
@@ -49,14 +51,31 @@ impl Connector {
     }
 
     pub(super) async fn connect(&self) -> Result<Session, Trouble> {
+        self.connect_hearing(|_| {}).await
+    }
+
+    /// `heard` is told the text of every notification, at once: it must not wait for anything.
+    pub(super) async fn connect_hearing(
+        &self,
+        heard: impl Fn(&str) + Send + 'static,
+    ) -> Result<Session, Trouble> {
         let connecting = self.config.connect(NoTls);
-        let (client, connection) = timeout(CONNECT, connecting).await.map_err(|_elapsed| {
-            Trouble::Lost("no connection to the database in time".to_owned())
-        })??;
+        let (client, mut connection) =
+            timeout(CONNECT, connecting).await.map_err(|_elapsed| {
+                Trouble::Lost("no connection to the database in time".to_owned())
+            })??;
         let mut work = JoinSet::new();
         work.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = %error, "a connection to the database ended");
+            loop {
+                match poll_fn(|context| connection.poll_message(context)).await {
+                    Some(Ok(AsyncMessage::Notification(told))) => heard(told.payload()),
+                    Some(Ok(_notice)) => {}
+                    Some(Err(error)) => {
+                        tracing::debug!(error = %error, "a connection to the database ended");
+                        return;
+                    }
+                    None => return,
+                }
             }
         });
         Ok(Session {

@@ -48,10 +48,10 @@ use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::{Living, Record};
 
+pub use super::remember::{Purged, Remember};
 pub use backup::{BackupError, Copied, backup};
 pub use open_error::OpenError;
 pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};
-pub use super::remember::{Purged, Remember};
 use read::Readers;
 pub use witness::Doubt;
 use witness::Witness;
@@ -176,6 +176,10 @@ impl Backend for SqliteBackend {
     }
 
     /// The embedded register has one owner.
+    fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
     fn living(&self) -> Living {
         Living::Only(self.instance)
     }

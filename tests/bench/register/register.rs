@@ -66,7 +66,7 @@ impl Bench {
         };
         let Opened { backend, .. } = open(options, owner).await.unwrap();
         Self {
-            register: Register::new(backend.clone(), INSTANCE),
+            register: Register::new(backend.clone()),
             clock,
             commits,
             backend,
