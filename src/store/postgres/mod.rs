@@ -28,6 +28,7 @@
 mod abroad;
 mod batch;
 mod doubt;
+mod forget;
 mod identity;
 mod known;
 mod lane;
@@ -53,6 +54,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use forget::Tended;
 pub use life::USUAL_LIMIT;
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, open};
 
