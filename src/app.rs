@@ -32,6 +32,7 @@ use crate::admin::in_force::InForce;
 use crate::admin::{api, health};
 use crate::clock::Clock;
 use crate::config::{self, Config};
+use crate::dispatch::abroad;
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
@@ -231,6 +232,7 @@ impl Instance {
                 .await;
         });
         keeping.spawn(self.judge.run());
+        keeping.spawn(abroad::run(in_force.dispatcher.clone()));
         let (counts, directory) = self.report;
         keeping.spawn(observe::file::keep(counts.clone(), directory.clone()));
         let digest = in_force.in_force.digest();

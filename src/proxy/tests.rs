@@ -44,6 +44,7 @@ mod classes;
 mod commits;
 mod oversized;
 mod races;
+mod together;
 
 const INSTANCE: InstanceId = InstanceId(1);
 
