@@ -34,6 +34,7 @@ use crate::admin::in_force::InForce;
 use crate::admin::{api, health};
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl};
+use crate::dispatch::abroad;
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
@@ -197,7 +198,7 @@ impl Instance {
         let opened = register::open(&config, accept_restored, starting).await?;
         let keeper = opened.keeper;
         let fingerprint_key = FingerprintKey::new(&opened.fingerprint_key);
-        let register = Register::new(opened.backend, instance);
+        let register = Register::new(opened.backend);
         let supervisor = Supervisor::default();
         let dispatcher = Dispatcher {
             register: register.clone(),
@@ -283,6 +284,7 @@ impl Instance {
         let mut keeping = JoinSet::new();
         keeping.spawn(keeper.keep(metrics));
         keeping.spawn(self.judge.run());
+        keeping.spawn(abroad::run(in_force.dispatcher.clone()));
         let (counts, state) = self.report;
         if let Some(directory) = &state {
             keeping.spawn(observe::file::keep(counts.clone(), directory.clone()));

@@ -30,7 +30,6 @@ use super::{comparison, operations, reload, report, resolve, resources};
 use crate::clock::Clock;
 use crate::observe::counts::Counts;
 use crate::protocol::ids::{OperationKey, Tenant};
-use crate::protocol::view::Living;
 use crate::store::{Register, StoreError};
 
 /// The register must answer a read within this.
@@ -115,10 +114,10 @@ impl Api {
         }
     }
 
-    /// This instance, now. The embedded register has one owner; a shared one will say who lives.
+    /// Whoever asks this instance, now.
     pub(super) fn looker(&self) -> Looker {
         Looker {
-            living: Living::Only(self.register.instance()),
+            living: self.register.living(),
             now: self.clock.now(),
         }
     }

@@ -309,6 +309,10 @@ impl Backend for StandIn {
         self.ask(|_| ())
     }
 
+    fn instance(&self) -> InstanceId {
+        INSTANCE
+    }
+
     fn living(&self) -> Living {
         Living::Only(INSTANCE)
     }

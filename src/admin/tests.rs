@@ -48,7 +48,7 @@ struct Got {
 
 pub(crate) async fn house(operators: Operators) -> House {
     let stand_in = Arc::new(StandIn::default());
-    let register = Register::new(stand_in.clone(), INSTANCE);
+    let register = Register::new(stand_in.clone());
     let clock = Clock::system().unwrap();
     let draining = CancellationToken::new();
     let readiness = Readiness::new(register.clone(), draining.clone());

@@ -28,8 +28,8 @@ use crate::protocol::ids::{InstanceId, Tenant};
 use crate::protocol::time::Millis;
 use crate::store::postgres::{self, Part};
 use crate::store::seal::MasterKey;
-use crate::store::sqlite::{self, BackupError, Copied, OpenError, Remember, Restored};
-use crate::store::{Backend, Register};
+use crate::store::sqlite::{self, BackupError, Copied, OpenError, Restored};
+use crate::store::{Backend, Register, Remember};
 
 /// Nothing is forgotten by whoever looks in.
 const FOR_EVER: Remember = Remember {
@@ -118,7 +118,7 @@ impl Direct {
                 (opened.backend as Arc<dyn Backend>, state)
             }
         };
-        let register = Register::new(backend, instance);
+        let register = Register::new(backend);
         // Who asks for something else is not troubled by it.
         let report = state.and_then(|directory| observe::file::read(directory).ok());
         let token = Secret::new(random_instance()?.to_string());
@@ -169,7 +169,7 @@ pub async fn migrate(config: &Config, url: &DatabaseUrl) -> Result<Migrated, App
     let instance = random_instance()?;
     let opened = shared(&which, url, true, instance, &clock).await?;
     let is_new = opened.is_new;
-    let register = Register::new(opened.backend, instance);
+    let register = Register::new(opened.backend);
     register.read().close().await.map_err(AppError::Close)?;
     Ok(Migrated {
         place: url.place().to_owned(),
@@ -266,6 +266,8 @@ async fn shared(
         name: "operator".to_owned(),
         tenant: which.tenant.as_str().to_owned(),
         part: Part::Operator,
+        dead_after: postgres::USUAL_LIMIT,
+        remember: FOR_EVER,
     };
     let owner = postgres::Owner {
         instance,

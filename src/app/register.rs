@@ -14,10 +14,10 @@ use crate::config::{
     self, Config, DatabaseTls, DatabaseUrl, Embedded, RegisterPlace, SharedRegister, TlsFiles,
 };
 use crate::protocol::time::Millis;
-use crate::store::Backend;
 use crate::store::postgres::{self, Part, PostgresBackend};
 use crate::store::seal::{KEY_LEN, MasterKey};
-use crate::store::sqlite::{self, Remember, Restored, SqliteBackend};
+use crate::store::sqlite::{self, Restored, SqliteBackend};
+use crate::store::{Backend, Purged, Remember};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::{EndpointError, TlsMaterial};
 
@@ -37,14 +37,10 @@ pub(super) enum Keeper {
 impl Keeper {
     /// Until the register is closed, or can no longer be looked after.
     pub(super) async fn keep(self, metrics: Metrics) {
+        let forgot = |purged: Purged| metrics.store_forgot(purged.answers, purged.identities);
         match self {
-            Self::Embedded(register) => {
-                let forgot = |purged: sqlite::Purged| {
-                    metrics.store_forgot(purged.answers, purged.identities);
-                };
-                register.keep(forgot).await;
-            }
-            Self::Shared(register) => register.keep().await,
+            Self::Embedded(register) => register.keep(forgot).await,
+            Self::Shared(register) => register.keep(forgot).await,
         }
     }
 }
@@ -71,16 +67,12 @@ async fn open_embedded(
     accept_restored: bool,
     starting: Starting,
 ) -> Result<Opened, AppError> {
-    let remember = config.register.remember;
     let options = sqlite::Options {
         path: embedded.path.clone(),
         create: true,
         ephemeral: embedded.ephemeral,
         keys: keys_of(&config.register),
-        remember: Remember {
-            answers: millis(remember.answers),
-            identities: millis(remember.identities),
-        },
+        remember: remember(&config.register),
         witness: embedded.witness.clone(),
         restored: restored(config, accept_restored),
         reserve: sqlite::USUAL_RESERVE,
@@ -117,6 +109,8 @@ async fn open_shared(
         name: shared.name.clone().unwrap_or_else(host_name),
         tenant: config.tenant.as_str().to_owned(),
         part: Part::Sidecar,
+        dead_after: postgres::USUAL_LIMIT,
+        remember: remember(&config.register),
     };
     let Starting {
         instance,
@@ -169,6 +163,13 @@ pub(super) fn tls(
                 Err(error) => Err(AppError::Trust(url.place().to_owned(), error)),
             }
         }
+    }
+}
+
+fn remember(register: &config::Register) -> Remember {
+    Remember {
+        answers: millis(register.remember.answers),
+        identities: millis(register.remember.identities),
     }
 }
 

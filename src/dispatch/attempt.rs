@@ -193,7 +193,7 @@ impl Dispatcher {
         let _in_flight = self.metrics.in_flight();
         let key = permit.grant().key.clone();
         // Keeps the flight alive, so that a request to close always finds it.
-        let ticket = self.waiters.watch(&key);
+        let mut ticket = self.waiters.work_on(&key);
         let closing = ticket.closing();
         if let Some(unsent) = self.last_look(permit.grant()).await {
             // Dropped unused, the connection goes back.
@@ -221,6 +221,7 @@ impl Dispatcher {
             Sent::Interrupted { receipt, late } => {
                 let (now, later) = telling.now_and_later();
                 self.settle_receipt(&ticket, receipt, now).await;
+                ticket.rest();
                 // A drain does not wait for what may never come: the next process settles.
                 let close = async {
                     tokio::select! {

@@ -4,8 +4,8 @@
 //! published after that question was decided. Waiters are woken, not polled. An end is published
 //! only after its record has committed.
 //!
-//! What it does not do: know whether an operation is settled (the register does), or wake waiters of
-//! other processes.
+//! What it does not do: know whether an operation is settled (the register does), or hear of ends that other
+//! processes bring about (`abroad` does, for what is said to be waited for).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,6 +38,21 @@ pub struct Ended {
 #[derive(Clone, Default)]
 pub struct Waiters {
     flights: Arc<DashMap<OperationKey, Flight>>,
+    expected: Arc<Expected>,
+}
+
+/// What somebody waits for, whoever may bring it about.
+#[derive(Default)]
+struct Expected {
+    /// And how many do.
+    by: DashMap<OperationKey, usize>,
+    another: Notify,
+}
+
+/// Held by whoever waits for the end of an operation that another process may carry.
+pub struct Expectation {
+    key: OperationKey,
+    expected: Arc<Expected>,
 }
 
 struct Flight {
@@ -45,6 +60,8 @@ struct Flight {
     next: Arc<Page>,
     /// Live tickets.
     tickets: usize,
+    /// Those of attempts that have more to say than their record will.
+    working: usize,
     /// Tells the attempts that listen for a late answer to close.
     close: Arc<Requests>,
 }
@@ -106,6 +123,7 @@ pub struct Ticket {
     key: OperationKey,
     place: OperationKey,
     page: Arc<Page>,
+    working: bool,
     waiters: Waiters,
 }
 
@@ -115,19 +133,67 @@ impl Waiters {
     /// A caller asks before it knows the incarnation, so incarnations share a place: an [`Ended`]
     /// says whose it is.
     pub fn watch(&self, key: &OperationKey) -> Ticket {
+        self.take_place(key, false)
+    }
+
+    /// The same for an attempt, which will publish its end here.
+    pub fn work_on(&self, key: &OperationKey) -> Ticket {
+        self.take_place(key, true)
+    }
+
+    /// Says that somebody waits for the end of this operation, as long as it is held; in its own
+    /// incarnation.
+    pub fn expect(&self, key: &OperationKey) -> Expectation {
+        let mut by = self.expected.by.entry(key.clone()).or_default();
+        *by = by.saturating_add(1);
+        let is_first = *by == 1;
+        drop(by);
+        if is_first {
+            self.expected.another.notify_one();
+        }
+        Expectation {
+            key: key.clone(),
+            expected: Arc::clone(&self.expected),
+        }
+    }
+
+    /// What is waited for, and not worked on here.
+    pub fn abroad(&self) -> Vec<OperationKey> {
+        let all = self.expected.by.iter().map(|entry| entry.key().clone());
+        // Collected first: no two locks of these maps are held at once.
+        let mut abroad: Vec<_> = all.collect();
+        abroad.retain(|key| !self.is_worked_on(key));
+        abroad
+    }
+
+    /// Is there an attempt of this process that will publish its end?
+    pub fn is_worked_on(&self, key: &OperationKey) -> bool {
+        let flight = self.flights.get(&key.within(Incarnation::default()));
+        flight.is_some_and(|flight| flight.working > 0)
+    }
+
+    /// Resolves once another operation is abroad; for one that asks, who misses none between two questions.
+    pub async fn another_is_abroad(&self) {
+        self.expected.another.notified().await;
+    }
+
+    fn take_place(&self, key: &OperationKey, working: bool) -> Ticket {
         let place = key.within(Incarnation::default());
         let mut flight = self.flights.entry(place.clone()).or_insert_with(|| Flight {
             next: Arc::default(),
             tickets: 0,
+            working: 0,
             close: Arc::default(),
         });
         flight.tickets = flight.tickets.saturating_add(1);
+        flight.working = flight.working.saturating_add(usize::from(working));
         let page = Arc::clone(&flight.next);
         drop(flight);
         Ticket {
             key: key.clone(),
             place,
             page,
+            working,
             waiters: self.clone(),
         }
     }
@@ -184,6 +250,20 @@ impl Ticket {
         ended
     }
 
+    /// The attempt has said what it had to say: all that may still come is in the register as soon as it is
+    /// here.
+    pub fn rest(&mut self) {
+        if !std::mem::take(&mut self.working) {
+            return;
+        }
+        if let Some(mut flight) = self.waiters.flights.get_mut(&self.place) {
+            flight.working = flight.working.saturating_sub(1);
+        }
+        if self.waiters.expected.by.contains_key(&self.key) {
+            self.waiters.expected.another.notify_one();
+        }
+    }
+
     /// How an attempt of this operation is asked to close. To be taken before the attempt begins:
     /// whoever reads in its record that it listens can then ask, and is heard.
     pub fn closing(&self) -> Closing {
@@ -197,8 +277,18 @@ impl Ticket {
     }
 }
 
+impl Drop for Expectation {
+    fn drop(&mut self) {
+        if let Some(mut by) = self.expected.by.get_mut(&self.key) {
+            *by = by.saturating_sub(1);
+        }
+        self.expected.by.remove_if(&self.key, |_, by| *by == 0);
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
+        self.rest();
         self.waiters.leave(&self.place);
     }
 }

@@ -76,6 +76,7 @@ rules! {
     CompletesAsItsForm: "proof completes the operation as the form that was sent",
     LateWriteChangesNothing: "a write that is repeated late does not open an attempt again",
     SilenceIsOverdue: "a silent attempt is overdue once its limits have passed",
+    AnotherBootIsDatedBySight: "an attempt of another machine is dated by its first sight, on the own clock",
     OneAttemptAtATime: "nothing is resent while an attempt acts or listens",
     ResendKeepsKey: "a resend goes out under the same key",
     ResendNeedsDeduplication: "only what the upstream deduplicates is resent",

@@ -24,6 +24,7 @@
 mod admission;
 pub mod broken;
 pub mod command;
+pub mod company;
 pub mod decide;
 pub mod fence;
 pub mod ids;
@@ -36,8 +37,10 @@ pub mod outcome;
 pub mod plan;
 pub mod policy;
 pub mod proofs;
+pub mod pulse;
 pub mod rejection;
 mod repeat;
+pub mod share;
 mod steer;
 mod supersede;
 pub mod time;

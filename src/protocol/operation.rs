@@ -207,13 +207,13 @@ impl Attempt {
     pub fn is_live(&self, living: &super::view::Living, now: &Moment) -> bool {
         match self.end {
             AttemptEnd::Silent => {
-                let overdue = now.is_past(&self.at, self.overdue_after);
+                let overdue = living.is_past(self, self.overdue_after, now);
                 living.contains(self.id.instance) && (!overdue || broken(Rule::SilenceIsOverdue))
             }
             // A listener that is gone without a word must not hold its operation for ever.
             AttemptEnd::Open(..) => {
                 let at_most = self.overdue_after.plus(LISTEN);
-                living.contains(self.id.instance) && !now.is_past(&self.at, at_most)
+                living.contains(self.id.instance) && !living.is_past(self, at_most, now)
             }
             AttemptEnd::Closed(..) | AttemptEnd::Ambiguous(_) | AttemptEnd::Disproved(_) => false,
         }

@@ -66,7 +66,7 @@ impl World {
         self.attempts += 1;
         let instance = match &self.living {
             Living::Only(own) => *own,
-            Living::Among(all) => all[0],
+            Living::Among(company) => company.own().next().unwrap(),
         };
         AttemptId {
             instance,
@@ -465,10 +465,13 @@ fn is_stale(ruling: &Ruling) -> bool {
 }
 
 mod admission;
+mod company;
 mod evidence;
 mod life;
 mod meaning;
+mod pulse;
 mod settling;
+mod share;
 mod steering;
 mod table;
 mod tokens;

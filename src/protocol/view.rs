@@ -7,12 +7,15 @@
 
 use std::sync::Arc;
 
+use super::broken::{Rule, broken};
+use super::company::Company;
 use super::fence::{Fence, Generation};
 use super::ids::{Fingerprint, InstanceId, OperationKey};
 use super::lease::LeaseFacts;
-use super::operation::{Operation, State};
+use super::operation::{Attempt, Operation, State};
 use super::outcome::StoredRequest;
 use super::policy::Order;
+use super::time::{Millis, Moment};
 
 /// The register, as far as one command concerns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,8 +116,8 @@ pub struct Unsettled {
 pub enum Living {
     /// The register has one owner; every other instance is dead.
     Only(InstanceId),
-    /// Several share it.
-    Among(Vec<InstanceId>),
+    /// Several share it; those that are declared dead are.
+    Among(Arc<Company>),
 }
 
 impl Living {
@@ -122,7 +125,19 @@ impl Living {
     pub fn contains(&self, instance: InstanceId) -> bool {
         match self {
             Self::Only(own) => *own == instance,
-            Self::Among(all) => all.contains(&instance),
+            Self::Among(company) => company.is_alive(instance),
+        }
+    }
+
+    /// Has `limit` passed since the attempt was admitted, for all that this register knows? Beyond a boot an
+    /// own attempt is past; another's is dated by its first sight.
+    pub fn is_past(&self, attempt: &Attempt, limit: Millis, now: &Moment) -> bool {
+        match self {
+            Self::Only(_) => now.is_past(&attempt.at, limit),
+            Self::Among(_) if broken(Rule::AnotherBootIsDatedBySight) => {
+                now.is_past(&attempt.at, limit)
+            }
+            Self::Among(company) => company.is_past(attempt, limit, now),
         }
     }
 }

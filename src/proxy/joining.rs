@@ -60,6 +60,7 @@ impl Join<'_> {
     /// Waits, at most that long.
     pub(super) async fn run(self, own_ticket: &mut Ticket, at_most: Duration) -> Joined {
         let begun = clock::boottime();
+        let _expected = self.dispatcher.waiters.expect(&self.asked.joined);
         let mut uncertain = self.asked.uncertain;
         let waiting = async {
             if self.asked.joined == self.asked.own {

@@ -377,6 +377,7 @@ impl Effect {
     }
 
     async fn settled(&self, predecessor: &OperationKey) {
+        let _expected = self.dispatcher.waiters.expect(predecessor);
         let mut ticket = self.dispatcher.waiters.watch(predecessor);
         // It may have ended between the decision and the ticket.
         while self.is_in_doubt(predecessor).await {

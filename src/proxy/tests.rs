@@ -45,6 +45,7 @@ mod classes;
 mod commits;
 mod oversized;
 mod races;
+mod together;
 mod unsettled;
 
 const INSTANCE: InstanceId = InstanceId(1);
@@ -188,6 +189,10 @@ impl Backend for Interrupted {
         self.inner.ready()
     }
 
+    fn instance(&self) -> InstanceId {
+        self.inner.instance()
+    }
+
     fn living(&self) -> crate::protocol::view::Living {
         self.inner.living()
     }
@@ -207,14 +212,14 @@ struct Bench {
 
 impl Bench {
     fn new(upstream: SocketAddr, rules: &str, after_grant: AfterGrant) -> Self {
-        let register = (INSTANCE, MemoryBackend::new(INSTANCE));
+        let register = MemoryBackend::new(INSTANCE);
         Self::before(&[upstream], rules, register, after_grant)
     }
 
     fn before(
         upstreams: &[SocketAddr],
         rules: &str,
-        (instance, inner): (InstanceId, MemoryBackend),
+        inner: MemoryBackend,
         after_grant: AfterGrant,
     ) -> Self {
         let backend = Interrupted {
@@ -225,15 +230,14 @@ impl Bench {
             turns: turns(1_000),
             peeks: || (),
         };
-        Self::on(upstreams, rules, instance, backend)
+        Self::on(upstreams, rules, backend)
     }
 
-    fn on(
-        upstreams: &[SocketAddr],
-        rules: &str,
-        instance: InstanceId,
-        backend: Interrupted,
-    ) -> Self {
+    fn on(upstreams: &[SocketAddr], rules: &str, backend: Interrupted) -> Self {
+        Self::with(upstreams, rules, Register::new(Arc::new(backend)))
+    }
+
+    fn with(upstreams: &[SocketAddr], rules: &str, register: Register) -> Self {
         use std::fmt::Write;
         let mut text = "version: 1\nupstreams:\n".to_owned();
         for (number, upstream) in upstreams.iter().enumerate() {
@@ -247,7 +251,7 @@ impl Bench {
         let (config, _) = config::parse(&text, "test.yaml").unwrap();
         let gateways: Vec<_> = config.upstreams.iter().map(gateway).collect();
         let dispatcher = Dispatcher {
-            register: Register::new(Arc::new(backend), instance),
+            register,
             clock: Clock::system().unwrap(),
             waiters: Waiters::default(),
             supervisor: Supervisor::default(),

@@ -59,6 +59,14 @@ impl Reconciler {
             else {
                 return Ok(());
             };
+            if !self
+                .dispatcher
+                .register
+                .read()
+                .may_settle(&stored.operation)
+            {
+                return Ok(());
+            }
             let after = match self.next_step(&stored.operation).await? {
                 Step::Nothing | Step::Await => After::Done,
                 Step::CloseThenPlan { after } => match self.pause(after).await {

@@ -309,6 +309,10 @@ impl Backend for MemoryBackend {
         Box::pin(async { Ok::<(), StoreError>(()) })
     }
 
+    fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
     fn living(&self) -> Living {
         Living::Only(self.instance)
     }

@@ -13,12 +13,13 @@
 mod age;
 mod codec;
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 mod load;
 pub mod memory;
 pub mod permit;
 pub mod postgres;
 mod recent;
+mod remember;
 pub mod seal;
 pub mod sqlite;
 
@@ -38,6 +39,7 @@ use crate::protocol::time::Moment;
 use crate::protocol::view::{Living, Record as Found};
 
 use permit::{Permit, Receipt};
+pub use remember::{Purged, Remember};
 
 /// A fault of the register. Refusals are not faults; they are replies.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,11 +122,35 @@ pub trait Backend: Send + Sync + 'static {
     /// Can the register commit durably now? Proved by a commit.
     fn ready(&self) -> Pending<'_, ()>;
 
+    /// Who this process is in the register now. It changes where others took it for dead.
+    fn instance(&self) -> InstanceId;
+
     /// Which instances are not dead, as far as this one knows.
     fn living(&self) -> Living;
 
+    /// Is an unsettled operation this process's to settle, once somebody here asks for it? What another
+    /// process carries that lives is left to it.
+    fn may_settle(&self, _operation: &Operation) -> bool {
+        true
+    }
+
+    /// How this process hears of what others do, where it is not the only one.
+    fn elsewhere(&self) -> Option<&dyn Elsewhere> {
+        None
+    }
+
     /// Stops writing, after what is queued.
     fn close(&self) -> Pending<'_, ()>;
+}
+
+/// How one of several processes hears of ends that the others bring about.
+pub trait Elsewhere: Send + Sync {
+    /// What stands under these keys now, in no order; what is not there is absent. Whoever carries one is told,
+    /// where he can be, that it is waited for: call it with all that are.
+    fn look<'a>(&'a self, keys: &'a [OperationKey]) -> Pending<'a, Vec<Operation>>;
+
+    /// Resolves once something that was looked at may have ended; or never.
+    fn hint(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 /// Held by whoever wants something; dropping it says that nobody does any more.
@@ -226,7 +252,6 @@ const STATE_WORDS: [&str; 5] = [
 #[derive(Clone)]
 pub struct Register {
     backend: Arc<dyn Backend>,
-    instance: InstanceId,
 }
 
 /// An admission with its permit, if it was granted.
@@ -252,14 +277,14 @@ pub enum Resent {
 }
 
 impl Register {
-    /// Opens the door to a backend for one instance.
-    pub fn new(backend: Arc<dyn Backend>, instance: InstanceId) -> Self {
-        Self { backend, instance }
+    /// Opens the door to a backend.
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { backend }
     }
 
-    /// Who we are in it.
+    /// Who we are in it, now.
     pub fn instance(&self) -> InstanceId {
-        self.instance
+        self.backend.instance()
     }
 
     /// Which instances are alive.

@@ -11,6 +11,7 @@ use fencepost::protocol::command::{
     Admit, Changes, Command, Note as NoteCommand, Park, Presented, Record as RecordCommand, Reply,
     RequestChange, Resend, Resolve, Steer, TokenField,
 };
+use fencepost::protocol::company::Company;
 use fencepost::protocol::decide::decide;
 use fencepost::protocol::fence::Fence;
 use fencepost::protocol::ids::{
@@ -147,10 +148,12 @@ pub fn answer(status: u16) -> Answer {
     }
 }
 
-pub fn moment(tick: u8) -> Moment {
+/// On the clocks of the machine of that proxy.
+pub fn moment(scenario: &Scenario, proxy: u8, tick: u8) -> Moment {
     let ms = u64::from(tick) * TICK_MS;
+    let machine = if scenario.machines { proxy } else { 0 };
     Moment {
-        boot: BootId(1),
+        boot: BootId(u128::from(machine)),
         boottime: BootInstant(ms),
         wall_ms: ms,
     }
@@ -175,9 +178,32 @@ pub fn living(world: &World, scenario: &Scenario, proxy: u8) -> Living {
     if scenario.proxies == 1 {
         Living::Only(InstanceId(u128::from(world.proxies[usize::from(proxy)])))
     } else {
-        let all = world.living.iter();
-        Living::Among(all.map(|it| InstanceId(u128::from(*it))).collect())
+        Living::Among(Arc::new(company(world, scenario, proxy)))
     }
+}
+
+/// Every proxy reads a record as soon as it is written: a later first sight is only more careful.
+fn company(world: &World, scenario: &Scenario, proxy: u8) -> Company {
+    let of = |instance: u8| InstanceId(u128::from(instance));
+    let mut company = Company::of(of(world.proxies[usize::from(proxy)]));
+    let ever = 0..=world
+        .living
+        .iter()
+        .chain(&world.proxies)
+        .copied()
+        .fold(0, u8::max);
+    let ever = ever.chain(world.tries.iter().map(|attempt| attempt.instance));
+    let dead = ever.filter(|instance| !world.living.contains(instance));
+    company.bury(dead.map(of).collect());
+    if scenario.machines {
+        for record in &world.records {
+            let written = record.operation.attempts.iter().map(|it| it.at.boottime.0);
+            let tick = written.max().unwrap_or_default() / TICK_MS;
+            let seen = moment(scenario, proxy, u8::try_from(tick).unwrap());
+            company.see(&record.operation, &seen);
+        }
+    }
+    company
 }
 
 /// What the proxy of that index knows of the lease.
@@ -337,7 +363,11 @@ fn persist(world: &mut World, changes: Changes) {
 
 /// Without what no rule reads any more.
 fn forgetful(mut operation: Operation) -> Operation {
-    let never = moment(0);
+    let never = Moment {
+        boot: BootId(0),
+        boottime: BootInstant(0),
+        wall_ms: 0,
+    };
     operation.admitted = 0;
     // An equal request without a key asks how old it is.
     if operation.origin != IdentityOrigin::Fresh || !operation.state.is_unsettled() {

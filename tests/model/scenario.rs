@@ -28,6 +28,8 @@ pub struct Scenario {
     pub about: &'static str,
     /// How many proxies share the register; one owns it alone.
     pub proxies: u8,
+    /// Has each its own machine, whose clocks say nothing to the others?
+    pub machines: bool,
     /// Who asks for what.
     pub calls: Vec<Call>,
     /// What the upstream does.
@@ -160,6 +162,7 @@ impl Scenario {
             name,
             about,
             proxies,
+            machines: false,
             calls,
             upstream: Upstream {
                 lifetime: 60,

@@ -304,13 +304,15 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Which proxy settles a record: the one of its last attempt, else the last one. Every proxy may, and
-/// to the rules they are all the same.
+/// Which proxy settles a record: the one of its last attempt if it lives, else the last that does. Every proxy
+/// may; whoever is taken for dead only by the others sees its own attempts go on, as they do.
 fn settler(world: &World, record: u8) -> u8 {
     let name = world.records[usize::from(record)].name;
     let last = world.tries_of(name).last();
-    let own = |it: &u8| last.is_some_and(|attempt| attempt.instance == *it);
+    let lives = |it: &u8| world.living.contains(it);
+    let own = |it: &u8| lives(it) && last.is_some_and(|attempt| attempt.instance == *it);
     let index = world.proxies.iter().position(own);
+    let index = index.or_else(|| world.proxies.iter().rposition(lives));
     u8::try_from(index.unwrap_or(world.proxies.len() - 1)).unwrap()
 }
 

@@ -167,6 +167,9 @@ mod tests {
         fn ready(&self) -> Pending<'_, ()> {
             never()
         }
+        fn instance(&self) -> InstanceId {
+            InstanceId(1)
+        }
         fn living(&self) -> crate::protocol::view::Living {
             crate::protocol::view::Living::Only(crate::protocol::ids::InstanceId(1))
         }
@@ -181,7 +184,7 @@ mod tests {
         let text = "version: 1\nupstreams:\n  u:\n    listen: 127.0.0.1:1\n    \
                     url: http://127.0.0.1:2\n    capability: [opaque]\n";
         let (config, _) = crate::config::parse_without_secrets(text, "c.yaml").unwrap();
-        let register = Register::new(Arc::new(Silent), InstanceId(1));
+        let register = Register::new(Arc::new(Silent));
         let change = Change {
             before: &config,
             after: &config,

@@ -33,7 +33,7 @@ async fn a_caller_that_hangs_up_while_its_admission_is_queued_has_withdrawn() {
         turns: Arc::clone(&busy),
         peeks: || (),
     };
-    let bench = Bench::on(&[upstream.address], IDEMPOTENT, INSTANCE, backend);
+    let bench = Bench::on(&[upstream.address], IDEMPOTENT, backend);
     tokio::select! {
         biased;
         _ = bench.pay(0, "gone") => panic!("nothing is decided"),
@@ -161,14 +161,14 @@ async fn an_operation_whose_upstream_has_left_the_config_waits_for_a_person() {
     let (stays, left) = (at_once(), at_once());
     let memory = MemoryBackend::new(INSTANCE);
     let both = [stays.address, left.address];
-    let register = (INSTANCE, memory.clone());
+    let register = memory.clone();
     let before = Bench::before(&both, IDEMPOTENT, register, Box::new(|_| ()));
     before.intend(1, "left").await;
     before.intend(0, "k").await;
     let (_, orphan) = before.identified(1, "left");
 
     let next = InstanceId(2);
-    let register = (next, memory.reopened(next));
+    let register = memory.reopened(next);
     let after = Bench::before(&both[..1], IDEMPOTENT, register, Box::new(|_| ()));
     let mut ticket = after.dispatcher.waiters.watch(&orphan.key);
     after.reconciler.start();
@@ -260,13 +260,7 @@ async fn a_fault_of_ours_is_answered_like_anything_that_nobody_knows() {
         turns: turns(0),
         peeks: || panic!("on purpose: while the record is looked at"),
     };
-    let unsent = served(Bench::on(
-        &[upstream.address],
-        IDEMPOTENT,
-        INSTANCE,
-        backend,
-    ))
-    .await;
+    let unsent = served(Bench::on(&[upstream.address], IDEMPOTENT, backend)).await;
     assert_complete(&told_at(unsent).await, 504, "outcome-uncertain");
     assert_eq!(upstream.requests(), 0);
 }

@@ -103,12 +103,12 @@ pub(super) fn bench_at(
         turns: turns(1_000),
         peeks: || (),
     };
-    Bench::on(&[upstream], rules, INSTANCE, backend)
+    Bench::on(&[upstream], rules, backend)
 }
 
 /// The next process on the same register, with nothing going wrong.
 fn next_process(upstream: &Counting, memory: &MemoryBackend) -> Bench {
-    let register = (NEXT, memory.reopened(NEXT));
+    let register = memory.reopened(NEXT);
     Bench::before(&[upstream.address], IDEMPOTENT, register, Box::new(|_| ()))
 }
 
@@ -333,7 +333,7 @@ async fn a_resend_whose_commit_is_unknown_is_not_made() {
     assert!(bench.dispatcher.supervisor.drained(LIMIT).await);
     assert_eq!(upstream.requests(), 1);
 
-    let register = (NEXT, memory.reopened(NEXT));
+    let register = memory.reopened(NEXT);
     let after = Bench::before(&[upstream.address], FENCED, register, Box::new(|_| ()));
     after.reconciler.start();
     until_completed(&after, "k").await;

@@ -51,24 +51,14 @@ async fn an_upstream_that_is_away_holds_up_no_other() {
     let upstreams = [away, listener.local_addr().unwrap()];
     let nothing = || -> AfterGrant { Box::new(|_| ()) };
     let backend = MemoryBackend::new(INSTANCE);
-    let before = Bench::before(
-        &upstreams,
-        IDEMPOTENT,
-        (INSTANCE, backend.clone()),
-        nothing(),
-    );
+    let before = Bench::before(&upstreams, IDEMPOTENT, backend.clone(), nothing());
     for number in 0..100 {
         before.intend(0, &format!("away-{number}")).await;
     }
     before.intend(1, "k").await;
 
     let next = InstanceId(2);
-    let after = Bench::before(
-        &upstreams,
-        IDEMPOTENT,
-        (next, backend.reopened(next)),
-        nothing(),
-    );
+    let after = Bench::before(&upstreams, IDEMPOTENT, backend.reopened(next), nothing());
     after.reconciler.start();
     let settled = tokio::task::spawn_blocking(move || {
         let (mut stream, _) = listener.accept().unwrap();

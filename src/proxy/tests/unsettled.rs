@@ -14,12 +14,7 @@ fn nothing() -> AfterGrant {
 /// An operation that the process of before has left behind, whose stored request has this method.
 async fn left_behind(upstream: SocketAddr, method: &'static str) -> (Bench, OperationKey) {
     let memory = MemoryBackend::new(EARLIER);
-    let before = Bench::before(
-        &[upstream],
-        IDEMPOTENT,
-        (EARLIER, memory.clone()),
-        nothing(),
-    );
+    let before = Bench::before(&[upstream], IDEMPOTENT, memory.clone(), nothing());
     let (_, identified) = before.identified(0, "k");
     let (attempt, now) = (
         before.dispatcher.next_attempt(),
@@ -34,7 +29,7 @@ async fn left_behind(upstream: SocketAddr, method: &'static str) -> (Bench, Oper
     let admitted = before.dispatcher.register.admit(admit).await.unwrap();
     assert!(admitted.permit.is_some());
     let memory = memory.reopened(INSTANCE);
-    let after = Bench::before(&[upstream], IDEMPOTENT, (INSTANCE, memory), nothing());
+    let after = Bench::before(&[upstream], IDEMPOTENT, memory, nothing());
     (after, identified.key)
 }
 

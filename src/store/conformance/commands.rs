@@ -21,10 +21,10 @@ use crate::protocol::policy::{
 };
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 
-pub(in crate::store) const TENANT: &str = "payments";
+pub(crate) const TENANT: &str = "payments";
 
 /// A request for an effect without a fence.
-pub(in crate::store) fn admit(id: &str, instance: InstanceId) -> Admit {
+pub(crate) fn admit(id: &str, instance: InstanceId) -> Admit {
     Admit {
         key: key(id),
         follows_incarnation: false,
@@ -43,12 +43,7 @@ pub(in crate::store) fn admit(id: &str, instance: InstanceId) -> Admit {
 }
 
 /// A request for an effect on a resource, with a token.
-pub(in crate::store) fn fenced(
-    id: &str,
-    resource: &str,
-    token: &str,
-    instance: InstanceId,
-) -> Admit {
+pub(crate) fn fenced(id: &str, resource: &str, token: &str, instance: InstanceId) -> Admit {
     Admit {
         presented: Some(Presented {
             resource: resource_key(resource),
@@ -66,13 +61,13 @@ pub(in crate::store) fn fenced(
 }
 
 /// The same request with another fence policy.
-pub(in crate::store) fn under(mut admit: Admit, change: impl FnOnce(&mut FencePolicy)) -> Admit {
+pub(crate) fn under(mut admit: Admit, change: impl FnOnce(&mut FencePolicy)) -> Admit {
     let policy = Arc::make_mut(&mut admit.policy);
     change(policy.fence.as_mut().unwrap());
     admit
 }
 
-pub(in crate::store) fn numbered(admit: Admit, sequence: u64) -> Admit {
+pub(crate) fn numbered(admit: Admit, sequence: u64) -> Admit {
     let mut admit = under(admit, |policy| {
         policy.per_generation = PerGeneration::Numbered;
     });
@@ -81,14 +76,14 @@ pub(in crate::store) fn numbered(admit: Admit, sequence: u64) -> Admit {
 }
 
 /// The same request, sent once more: another attempt.
-pub(in crate::store) fn again(admit: &Admit) -> Admit {
+pub(crate) fn again(admit: &Admit) -> Admit {
     Admit {
         attempt: attempt(admit.attempt.instance),
         ..admit.clone()
     }
 }
 
-pub(in crate::store) fn resend(key: &OperationKey, instance: InstanceId) -> Resend {
+pub(crate) fn resend(key: &OperationKey, instance: InstanceId) -> Resend {
     Resend {
         key: key.clone(),
         attempt: attempt(instance),
@@ -98,7 +93,7 @@ pub(in crate::store) fn resend(key: &OperationKey, instance: InstanceId) -> Rese
     }
 }
 
-pub(in crate::store) fn park(key: &OperationKey) -> Park {
+pub(crate) fn park(key: &OperationKey) -> Park {
     Park {
         key: key.clone(),
         why: Parked::NoStep,
@@ -106,7 +101,7 @@ pub(in crate::store) fn park(key: &OperationKey) -> Park {
     }
 }
 
-pub(in crate::store) fn resolve(key: &OperationKey, verdict: Resolution) -> Resolve {
+pub(crate) fn resolve(key: &OperationKey, verdict: Resolution) -> Resolve {
     Resolve {
         key: key.clone(),
         verdict,
@@ -116,7 +111,7 @@ pub(in crate::store) fn resolve(key: &OperationKey, verdict: Resolution) -> Reso
     }
 }
 
-pub(in crate::store) fn key(id: &str) -> OperationKey {
+pub(crate) fn key(id: &str) -> OperationKey {
     OperationKey {
         tenant: Tenant::new(TENANT),
         upstream: UpstreamId::new("stripe"),
@@ -126,14 +121,14 @@ pub(in crate::store) fn key(id: &str) -> OperationKey {
     }
 }
 
-pub(in crate::store) fn resource_key(name: &str) -> ResourceKey {
+pub(crate) fn resource_key(name: &str) -> ResourceKey {
     ResourceKey {
         tenant: Tenant::new(TENANT),
         name: ResourceName::new(name),
     }
 }
 
-pub(in crate::store) fn meaning(of: u8) -> Meaning {
+pub(crate) fn meaning(of: u8) -> Meaning {
     Meaning {
         members: Members {
             digests: [u32::from(of)].into(),
@@ -149,7 +144,7 @@ pub(in crate::store) fn meaning(of: u8) -> Meaning {
 }
 
 /// One never used before in this process.
-pub(in crate::store) fn attempt(instance: InstanceId) -> AttemptId {
+pub(crate) fn attempt(instance: InstanceId) -> AttemptId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     AttemptId {
         instance,
@@ -158,7 +153,7 @@ pub(in crate::store) fn attempt(instance: InstanceId) -> AttemptId {
 }
 
 /// So many milliseconds after the suite's beginning of time.
-pub(in crate::store) fn at(ms: u64) -> Moment {
+pub(crate) fn at(ms: u64) -> Moment {
     Moment {
         boot: BootId(1),
         boottime: BootInstant(10_000 + ms),
@@ -166,7 +161,7 @@ pub(in crate::store) fn at(ms: u64) -> Moment {
     }
 }
 
-pub(in crate::store) fn request(id: &str) -> StoredRequest {
+pub(crate) fn request(id: &str) -> StoredRequest {
     StoredRequest {
         method: Bytes::from_static(b"POST"),
         target: Bytes::from_static(b"/v1/charges?expand=a&expand=b"),
@@ -179,7 +174,7 @@ pub(in crate::store) fn request(id: &str) -> StoredRequest {
     }
 }
 
-pub(in crate::store) fn answer(status: u16) -> Answer {
+pub(crate) fn answer(status: u16) -> Answer {
     Answer {
         status,
         fields: vec![field("set-cookie", "a=1"), field("set-cookie", "b=\u{e9}")],
@@ -187,29 +182,29 @@ pub(in crate::store) fn answer(status: u16) -> Answer {
     }
 }
 
-pub(in crate::store) fn answered(status: u16, class: AnswerClass) -> Evidence {
+pub(crate) fn answered(status: u16, class: AnswerClass) -> Evidence {
     Evidence::Answered {
         answer: answer(status),
         class,
     }
 }
 
-pub(in crate::store) fn applied() -> Evidence {
+pub(crate) fn applied() -> Evidence {
     answered(200, AnswerClass::Applied)
 }
 
-pub(in crate::store) fn interrupted() -> Evidence {
+pub(crate) fn interrupted() -> Evidence {
     Evidence::Interrupted {
         phase: Phase::Waiting,
         why: Interruption::Closed,
     }
 }
 
-pub(in crate::store) fn unsent() -> Evidence {
+pub(crate) fn unsent() -> Evidence {
     Evidence::NotSent(Unsent::ConnectionLost)
 }
 
-pub(in crate::store) fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     Policy {
         fence: None,
         order: Order::Strict,
@@ -238,7 +233,7 @@ pub(in crate::store) fn policy() -> Policy {
     }
 }
 
-pub(in crate::store) fn fence_policy() -> FencePolicy {
+pub(crate) fn fence_policy() -> FencePolicy {
     FencePolicy {
         token: TokenMode::Require,
         per_generation: PerGeneration::Many,

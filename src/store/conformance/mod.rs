@@ -6,7 +6,7 @@
 //! What it does not do: fault a backend (its own tests do), or test the rules themselves (`protocol`).
 
 mod clocks;
-pub(in crate::store) mod commands;
+pub(crate) mod commands;
 mod keyless;
 mod random;
 mod reading;
@@ -20,10 +20,15 @@ use tempfile::TempDir;
 use super::memory::MemoryBackend;
 use super::postgres::servers::{Database, shared};
 use super::seal::MasterKey;
-use super::{Backend, Register, postgres, sqlite};
+use super::{Backend, Register, Remember, postgres, sqlite};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::Millis;
+
+const REMEMBER: Remember = Remember {
+    answers: Millis(7 * 86_400_000),
+    identities: Millis(400 * 86_400_000),
+};
 
 /// A register under test, that can be restarted.
 pub(super) struct Subject {
@@ -42,7 +47,7 @@ impl Subject {
         let instance = next_instance();
         let backend = MemoryBackend::new(instance);
         Self {
-            register: Register::new(Arc::new(backend.clone()), instance),
+            register: Register::new(Arc::new(backend.clone())),
             kind: Kind::Memory(backend),
         }
     }
@@ -58,7 +63,7 @@ impl Subject {
     async fn postgres() -> Self {
         let database = shared().database();
         Self {
-            register: open_postgres(&database, next_instance()).await,
+            register: open_postgres(database.url(), next_instance()).await,
             kind: Kind::Postgres(database),
         }
     }
@@ -79,9 +84,9 @@ impl Subject {
     async fn restart_as(&mut self, instance: InstanceId) {
         self.register.read().close().await.unwrap();
         self.register = match &self.kind {
-            Kind::Memory(backend) => Register::new(Arc::new(backend.reopened(instance)), instance),
+            Kind::Memory(backend) => Register::new(Arc::new(backend.reopened(instance))),
             Kind::Sqlite(dir) => open_sqlite(dir, instance).await,
-            Kind::Postgres(database) => open_postgres(database, instance).await,
+            Kind::Postgres(database) => open_postgres(database.url(), instance).await,
         };
     }
 }
@@ -92,10 +97,7 @@ async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
         create: true,
         ephemeral: true,
         keys: Vec::new(),
-        remember: sqlite::Remember {
-            answers: Millis(7 * 86_400_000),
-            identities: Millis(400 * 86_400_000),
-        },
+        remember: REMEMBER,
         witness: None,
         restored: sqlite::Restored::Refuse,
         reserve: 0,
@@ -106,18 +108,21 @@ async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
         committed: Arc::new(|_, _| {}),
     };
     let opened = sqlite::open(options, owner).await.unwrap();
-    Register::new(opened.backend, instance)
+    Register::new(opened.backend)
 }
 
-async fn open_postgres(database: &Database, instance: InstanceId) -> Register {
+/// An instance on the database at that address.
+pub(crate) async fn open_postgres(url: String, instance: InstanceId) -> Register {
     let options = postgres::Options {
-        url: database.url(),
+        url,
         tls: None,
         keys: vec![MasterKey::new([7; 32])],
         migrate: true,
         name: "conformance".to_owned(),
         tenant: commands::TENANT.to_owned(),
         part: postgres::Part::Sidecar,
+        dead_after: postgres::USUAL_LIMIT,
+        remember: REMEMBER,
     };
     let owner = postgres::Owner {
         instance,
@@ -125,7 +130,7 @@ async fn open_postgres(database: &Database, instance: InstanceId) -> Register {
         committed: Box::new(|_, _| {}),
     };
     let opened = postgres::open(options, owner).await.unwrap();
-    Register::new(opened.backend, instance)
+    Register::new(opened.backend)
 }
 
 fn next_instance() -> InstanceId {

@@ -117,6 +117,12 @@ impl Item {
         }
     }
 
+    /// Does its operation need no step any more?
+    pub(super) fn leaves_doubt(&self) -> bool {
+        let operation = self.changes.operation.as_deref();
+        operation.is_some_and(|it| !it.state.is_in_doubt())
+    }
+
     fn lock_order(&self) -> (bool, &str, &str) {
         match &self.resource {
             Some(resource) => (false, resource.tenant.as_str(), resource.name.as_str()),

@@ -19,8 +19,17 @@ CREATE TABLE fencepost.register (
     lived_ms bigint NOT NULL,
     read_boot bytea NOT NULL,
     read_boottime_ms bigint NOT NULL,
-    read_wall_ms bigint NOT NULL,
-    purged_sequence bigint NOT NULL DEFAULT 0
+    read_wall_ms bigint NOT NULL
+);
+
+-- How far what is old of a tenant was forgotten: answers (0) and identities (1), by the sequence of operations. A lap ends
+-- where everything is young; what was not old enough when it was passed waits for the next one.
+CREATE TABLE fencepost.forgotten (
+    tenant text COLLATE "C",
+    what smallint,
+    passed bigint NOT NULL DEFAULT 0,
+    lap_ms bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant, what)
 );
 
 CREATE TABLE fencepost.sealing_keys (
@@ -85,13 +94,15 @@ CREATE TABLE fencepost.operations (
     settled_ms bigint
 ) WITH (fillfactor = 80);
 
--- Pages of operations, newest first; and what is old enough to be forgotten, oldest first.
-CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (sequence);
+-- Pages of operations of a tenant, newest first; and what is old enough to be forgotten, oldest first.
+CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (tenant, sequence);
 -- What stands in the way of an admission.
 CREATE INDEX unsettled_of_resource ON fencepost.operations (tenant, resource, number)
     WHERE unsettled AND resource IS NOT NULL;
--- What a pass of the reconciler reads.
-CREATE INDEX unsettled_in_order ON fencepost.operations (sequence) WHERE unsettled;
+-- What a pass of the reconciler reads: its own, and those of the dead.
+CREATE INDEX unsettled_of_owner ON fencepost.operations (owner, sequence) WHERE unsettled;
+-- What one of all instances of a tenant looks through now and then: has anybody been forgotten?
+CREATE INDEX unsettled_in_order ON fencepost.operations (tenant, sequence) WHERE unsettled;
 -- What a request without a key may be the blind retry of.
 CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, sequence)
     WHERE unsettled AND keyless IS NOT NULL;
@@ -331,5 +342,37 @@ BEGIN
         verdicts := verdicts || 0::smallint;
     END LOOP;
     RETURN verdicts;
+END
+$body$;
+
+-- Shows a sign of life, and answers with those of all of a tenant, and with the age of the register. Nobody is waited for:
+-- whoever holds the own row is just writing it, which is a sign of life too. One that a crash of the server
+-- takes back was not needed.
+CREATE FUNCTION fencepost.beat_1(own bytea, whose text)
+RETURNS TABLE (id bytea, beat bigint, "position" bigint, dead boolean, lived_ms bigint)
+LANGUAGE plpgsql AS $body$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    UPDATE fencepost.instances i SET beat = i.beat + 1
+    WHERE i.id = (SELECT k.id FROM fencepost.instances k WHERE k.id = own AND NOT k.dead
+                  FOR UPDATE SKIP LOCKED);
+    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, r.lived_ms
+                 FROM fencepost.instances i CROSS JOIN fencepost.register r WHERE i.tenant = whose;
+END
+$body$;
+
+-- Declares instances dead that have done nothing since they were seen like this; answers with those. Whoever
+-- holds its row is alive, or is found the next time.
+CREATE FUNCTION fencepost.declare_1(ids bytea[], beats bigint[], positions bigint[]) RETURNS SETOF bytea
+LANGUAGE plpgsql AS $body$
+BEGIN
+    FOR slot IN 1 .. coalesce(array_length(ids, 1), 0) LOOP
+        RETURN QUERY
+        UPDATE fencepost.instances i SET dead = true
+        WHERE i.id = (SELECT k.id FROM fencepost.instances k
+                      WHERE k.id = ids[slot] AND k.beat = beats[slot] AND k.position = positions[slot]
+                      FOR UPDATE SKIP LOCKED)
+        RETURNING i.id;
+    END LOOP;
 END
 $body$;

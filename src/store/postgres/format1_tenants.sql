@@ -1,12 +1,14 @@
 -- Who may see what, where several tenants share a register: beside the tables of format 1.
 --
 -- What always holds: the role that made the tables may do everything. A role that was let in for a tenant
--- reads and writes the operations, fences, notes, events and instances of that tenant and of no other,
+-- reads and writes the operations, fences, notes, events and instances of that tenant and of no other (and
+-- how far its own operations were forgotten),
 -- whatever statement it sends: the database sees to it (row-level security), not the sidecar. The
 -- functions that sidecars call run with the rights of their caller.
 --
 -- What is shared by all who are let in: the row of the register itself (its format, epoch and age, and the
--- fingerprint key, sealed), which keys were used, and the history.
+-- fingerprint key, sealed), which keys were used, and the history. Notifications reach whoever listens, and
+-- anybody may send one: they name operations by a hash, and are hints that nothing is decided on.
 
 -- One role, one tenant.
 CREATE TABLE fencepost.members (
@@ -15,6 +17,7 @@ CREATE TABLE fencepost.members (
 );
 
 ALTER TABLE fencepost.members ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fencepost.forgotten ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fencepost.instances ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fencepost.fences ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fencepost.operations ENABLE ROW LEVEL SECURITY;
@@ -24,6 +27,8 @@ ALTER TABLE fencepost.events ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_row ON fencepost.members FOR SELECT USING (role = current_user);
 
 -- The tenant is looked up once a statement, not once a row.
+CREATE POLICY own_tenant ON fencepost.forgotten
+    USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
 CREATE POLICY own_tenant ON fencepost.instances
     USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
 CREATE POLICY own_tenant ON fencepost.fences
@@ -47,9 +52,10 @@ BEGIN
     FOREACH one IN ARRAY ARRAY['instances', 'fences', 'operations', 'twins', 'events'] LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON fencepost.%I TO %I', one, whom);
     END LOOP;
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE ON fencepost.forgotten TO %I', whom);
     EXECUTE format('GRANT SELECT ON fencepost.register, fencepost.members TO %I', whom);
     -- How old it is, which all sidecars count together.
-    EXECUTE format('GRANT UPDATE (lived_ms, read_boot, read_boottime_ms, read_wall_ms, purged_sequence)'
+    EXECUTE format('GRANT UPDATE (lived_ms, read_boot, read_boottime_ms, read_wall_ms)'
         ' ON fencepost.register TO %I', whom);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE (last_used_ms) ON fencepost.sealing_keys TO %I', whom);
     EXECUTE format('GRANT SELECT, INSERT ON fencepost.history TO %I', whom);

@@ -26,6 +26,14 @@ pub(super) fn of(key: &OperationKey) -> Vec<u8> {
     digest(context).to_vec()
 }
 
+/// The same as a number.
+pub(super) fn number(key: &OperationKey) -> u128 {
+    let digest = of(key);
+    digest
+        .first_chunk()
+        .map_or(0, |it| u128::from_be_bytes(*it))
+}
+
 /// Of what an admission without a key looks for.
 pub(super) fn shared_by_equals(admit: &Admit) -> Shared {
     let resource = admit.presented.as_ref().map(|shown| &shown.resource.name);

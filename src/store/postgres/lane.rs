@@ -28,6 +28,7 @@ use super::trouble::Trouble;
 use super::wants::Wants;
 use crate::protocol::command::{Admission, Command, Grant, Record, Reply, ResendReply, Ruling};
 use crate::protocol::decide::decide;
+use crate::protocol::ids::InstanceId;
 use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::view;
 use crate::store::{StoreError, Wanted, load};
@@ -41,6 +42,10 @@ const TRIES: usize = 12;
 
 /// Between two tries to reach a database that is away.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// A transaction that has locked fences and goes no further, because this process stands still, is ended by the
+/// server: others wait for those fences. Longer than any statement is waited for here.
+const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
 /// What the lane is asked for.
 pub(super) enum Errand {
@@ -78,6 +83,8 @@ pub(super) struct Lane {
     queue: mpsc::Receiver<Errand>,
     session: Option<Session>,
     memory: Known,
+    /// Who writes, in this turn: nothing is written for an instance that is another one by then.
+    own: InstanceId,
     /// Commands that may have been committed, by nobody knows.
     doubts: Vec<Ask>,
 }
@@ -102,6 +109,7 @@ impl Lane {
     ) -> Self {
         let memory = Known::memory(shared.epoch());
         Self {
+            own: shared.instance(),
             shared,
             connector,
             queue,
@@ -163,6 +171,7 @@ impl Lane {
             proofs,
             close,
         } = work;
+        self.own = self.shared.instance();
         if let Err(away) = self.connect().await {
             refuse(asks, &away);
             for proof in proofs {
@@ -240,9 +249,7 @@ impl Lane {
             Ok(columns) => {
                 pass_before(&decided);
                 let begun = clock::boottime_us();
-                let written = columns
-                    .write(session, self.shared.instance, self.memory.epoch)
-                    .await;
+                let written = columns.write(session, self.own, self.memory.epoch).await;
                 let took = clock::boottime_us().saturating_sub(begun);
                 self.shared.committed(took, decided.len());
                 written
@@ -263,7 +270,9 @@ impl Lane {
         let living = self.shared.living();
         let view = load::view(&mut &mut self.memory, command, epoch, living).ok()?;
         let decision = decide(&view, command);
-        let is_grant = granted(&decision.reply).is_some();
+        // Who may be another by now is not guessed for.
+        let of_the_dead = is_of_the_dead(&decision.reply, self.own);
+        let is_grant = granted(&decision.reply).is_some() && !of_the_dead;
         let is_end = matches!(command, Command::Record(_)) && decision.changes.operation.is_some();
         if !is_grant && !is_end {
             return None;
@@ -292,14 +301,19 @@ impl Lane {
                 pass_after(&decided, &verdicts);
                 for ((item, (ask, reply)), verdict) in decided.into_iter().zip(verdicts) {
                     match verdict {
-                        Verdict::Written => self.tell(ask, reply),
+                        Verdict::Written => {
+                            if item.leaves_doubt() {
+                                self.shared.abroad.ended(&item.key);
+                            }
+                            self.tell(ask, reply);
+                        }
                         Verdict::Changed | Verdict::AnotherEpoch => {
                             self.memory.forget(&item.key, item.resource.as_ref());
                             again.push(ask);
                         }
                         Verdict::Dead => {
                             self.memory.forget(&item.key, item.resource.as_ref());
-                            ask.tell(Err(self.shared.declared_dead()));
+                            ask.tell(Err(self.shared.declared_dead(self.own)));
                         }
                     }
                 }
@@ -374,12 +388,13 @@ impl Lane {
         let (mut decided, mut settled) = (Vec::new(), Vec::new());
         let mut touched = Vec::new();
         for ask in asks {
-            match decide_one(&mut reading, &ask, &self.shared, wants) {
+            match decide_one(&mut reading, &ask, self.own, &self.shared, wants) {
                 Decided::Written(item, reply) => {
                     touched.extend(item.resource.clone());
                     decided.push((item, (ask, reply)));
                 }
                 Decided::Known(reply) => settled.push(Settling::Tell(ask, reply)),
+                Decided::OfTheDead => ask.tell(Err(self.shared.declared_dead(self.own))),
                 Decided::NotYet => settled.push(Settling::Again(ask)),
             }
         }
@@ -420,9 +435,9 @@ impl Lane {
     async fn read_locked(&self, session: &Session, wants: &Wants) -> Result<Known, Trouble> {
         // Sent together: one round trip.
         let (begun, locked, reading) = future::join3(
-            session.script("BEGIN"),
+            session.script(BEGIN),
             wants.lock(session),
-            wants.read(session, &self.shared.sealer),
+            wants.read(session, &self.shared),
         )
         .await;
         begun?;
@@ -450,7 +465,7 @@ impl Lane {
         pass_before(decided);
         let begun = clock::boottime_us();
         let (written, ended) = future::join(
-            columns.write(session, self.shared.instance, epoch),
+            columns.write(session, self.own, epoch),
             session.script("COMMIT"),
         )
         .await;
@@ -517,7 +532,7 @@ impl Lane {
             return Err(StoreError::Unavailable("no connection".to_owned()));
         };
         let proved = Columns::default()
-            .write(session, self.shared.instance, self.memory.epoch)
+            .write(session, self.own, self.memory.epoch)
             .await;
         match proved {
             Ok(_) => Ok(()),
@@ -537,6 +552,8 @@ enum Decided {
     Written(Item, Reply),
     /// Answered without a write.
     Known(Reply),
+    /// Asked under an id that was declared dead since.
+    OfTheDead,
     /// Something else has to be read first.
     NotYet,
 }
@@ -547,7 +564,13 @@ enum Settling {
     Again(Ask),
 }
 
-fn decide_one(reading: &mut Known, ask: &Ask, shared: &Shared, wants: &mut Wants) -> Decided {
+fn decide_one(
+    reading: &mut Known,
+    ask: &Ask,
+    own: InstanceId,
+    shared: &Shared,
+    wants: &mut Wants,
+) -> Decided {
     let command = &*ask.command;
     let (epoch, living) = (reading.epoch, shared.living());
     let view = match load::view(&mut &mut *reading, command, epoch, living) {
@@ -561,6 +584,9 @@ fn decide_one(reading: &mut Known, ask: &Ask, shared: &Shared, wants: &mut Wants
         return Decided::Known(first);
     }
     let decision = decide(&view, command);
+    if is_of_the_dead(&decision.reply, own) {
+        return Decided::OfTheDead;
+    }
     if decision.changes.is_empty() {
         return Decided::Known(decision.reply);
     }
@@ -602,7 +628,7 @@ pub(super) fn want(wants: &mut Wants, command: &Command) {
 
 fn columns(decided: &[Pending], shared: &Shared) -> Result<Columns, StoreError> {
     let items = decided.iter().map(|(item, _)| item);
-    Columns::of(items, &shared.sealer, shared.lived())
+    Columns::of(items, &shared.sealer, shared.lived().column())
         .map_err(|error| StoreError::Unavailable(format!("content cannot be sealed: {error}")))
 }
 
@@ -622,6 +648,11 @@ pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
         | Reply::Steered(_)
         | Reply::Noted(_) => None,
     }
+}
+
+/// An attempt bears the id of who makes it; one that has been declared dead since makes none.
+fn is_of_the_dead(reply: &Reply, own: InstanceId) -> bool {
+    granted(reply).is_some_and(|grant| grant.attempt.instance != own)
 }
 
 impl Ask {

@@ -25,16 +25,20 @@
 //!
 //! What it does not do: decide, or keep time by the database's clock.
 
+mod abroad;
 mod batch;
+mod doubt;
+mod forget;
 mod identity;
 mod known;
 mod lane;
+mod life;
 mod opening;
 mod read;
 mod rows;
 #[cfg(test)]
 #[path = "../../../tests/servers/mod.rs"]
-pub(in crate::store) mod servers;
+pub(crate) mod servers;
 mod session;
 mod shared;
 #[cfg(test)]
@@ -43,6 +47,7 @@ mod tls;
 mod trouble;
 mod wants;
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -50,19 +55,22 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use forget::Tended;
+pub use life::USUAL_LIMIT;
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
 
 use super::{
-    Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
-    Wanted,
+    Backend, Elsewhere, OperationPage, OperationQuery, Pending, Remember, StoreError, Stored,
+    StoredResource, Summary, Wanted,
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
-use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::{Living, Record};
 use lane::{Answer, Ask, Errand};
 use read::Reader;
+use session::Connector;
 use shared::Shared;
 
 /// How long whoever asked waits for what nobody knows.
@@ -71,17 +79,17 @@ const UNKNOWN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 12 });
 /// The shared register.
 pub struct PostgresBackend {
     errands: mpsc::Sender<Errand>,
-    reader: Reader,
+    reader: Arc<Reader>,
     shared: Arc<Shared>,
+    connector: Connector,
+    remember: Remember,
+    /// The lane.
     work: Mutex<JoinSet<()>>,
+    /// What goes on beside it until the end.
+    beside: Mutex<JoinSet<()>>,
 }
 
 impl PostgresBackend {
-    /// Looks after the register until it is closed.
-    pub async fn keep(&self) {
-        self.errands.closed().await;
-    }
-
     async fn carry_out(
         &self,
         command: Command,
@@ -189,8 +197,20 @@ impl Backend for PostgresBackend {
         })
     }
 
+    fn instance(&self) -> InstanceId {
+        self.shared.instance()
+    }
+
     fn living(&self) -> Living {
         self.shared.living()
+    }
+
+    fn may_settle(&self, operation: &Operation) -> bool {
+        self.shared.may_settle(operation)
+    }
+
+    fn elsewhere(&self) -> Option<&dyn Elsewhere> {
+        Some(self)
     }
 
     fn close(&self) -> Pending<'_, ()> {
@@ -200,7 +220,24 @@ impl Backend for PostgresBackend {
                 let _gone = answered.await;
             }
             self.end().await;
+            let left = life::take_leave(&self.shared, &self.reader).await;
+            if let Err(trouble) = left {
+                tracing::warn!(
+                    error = %trouble.into_store_error(),
+                    "the others were not told that this instance ends: they find out"
+                );
+            }
             Ok(())
         })
+    }
+}
+
+impl Elsewhere for PostgresBackend {
+    fn look<'a>(&'a self, keys: &'a [OperationKey]) -> Pending<'a, Vec<Operation>> {
+        Box::pin(self.reader.look_at(keys))
+    }
+
+    fn hint(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.shared.abroad.hint.notified())
     }
 }

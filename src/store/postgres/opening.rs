@@ -2,9 +2,9 @@
 //!
 //! What always holds: the tables are made and brought up to date under one advisory lock, by whoever
 //! comes first; a register of a newer format is refused. Nobody takes part without the key that the
-//! register's fingerprint key is sealed with.
+//! register's fingerprint key is sealed with, or before it has seen who else does.
 //!
-//! What it does not do: keep the instance alive.
+//! What it does not do: keep the instance alive (`life`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,6 +16,7 @@ use tokio_postgres::types::Type;
 
 use super::PostgresBackend;
 use super::lane::Lane;
+use super::life::{self, Life, Name};
 use super::read::Reader;
 use super::rows::Unreadable;
 use super::session::{Connector, Session};
@@ -23,10 +24,10 @@ use super::shared::{Committed, Shared};
 use super::trouble::Trouble;
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
-use crate::protocol::time::{BootId, BootInstant, Moment};
-use crate::protocol::view::Living;
+use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 use crate::store::StoreError;
 use crate::store::age::{Age, Lived};
+use crate::store::remember::Remember;
 use crate::store::seal::{self, MasterKey, SealError, Sealer};
 
 /// Format of the tables that this code makes, and the highest that it reads.
@@ -58,6 +59,12 @@ pub struct Options {
     pub tenant: String,
     /// As what it is opened.
     pub part: Part,
+    /// An instance that does nothing for so long is taken for dead ([`USUAL_LIMIT`]).
+    ///
+    /// [`USUAL_LIMIT`]: super::USUAL_LIMIT
+    pub dead_after: Millis,
+    /// How long settled operations are remembered.
+    pub remember: Remember,
 }
 
 /// As what a register is opened.
@@ -65,8 +72,8 @@ pub struct Options {
 pub enum Part {
     /// A sidecar: it is an instance from then on, and what it admits is its own.
     Sidecar,
-    /// A person's tool, beside whatever sidecars are at work: it admits nothing, and takes every
-    /// instance for alive that nobody has declared dead.
+    /// A person's tool, beside whatever sidecars are at work: it admits nothing, declares nobody dead, and
+    /// takes every instance for alive that nobody has declared dead.
     Operator,
 }
 
@@ -137,38 +144,69 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         .adopt_fingerprint_key(about.id, &about.fingerprint_key)
         .map_err(OpenError::Key)?;
     seal_anew(&session, &sealer, &about).await?;
-    let living = match options.part {
-        Part::Sidecar => {
-            take_part(&session, &owner, &options, &now).await?;
-            vec![owner.instance]
-        }
-        Part::Operator => instances(&session).await?,
-    };
     let fingerprint_key = sealer.fingerprint_key();
+    let age = about.age_here(now);
     let shared = Arc::new(Shared::new(
         owner.instance,
         owner.clock,
         sealer,
         about.epoch,
-        about.age,
+        age,
         owner.committed,
     ));
-    shared.knows_living(Living::Among(living));
+    let reader = Reader::new(
+        Arc::clone(&shared),
+        connector.clone(),
+        options.tenant.clone(),
+    );
+    let reader = Arc::new(reader);
+    // Whom it shares the register with is known before it decides anything.
+    let beside = match options.part {
+        Part::Sidecar => {
+            let name = Name {
+                tenant: options.tenant,
+                name: options.name,
+            };
+            begin_to_live(&shared, &reader, name, options.dead_after).await?
+        }
+        Part::Operator => {
+            life::look(&shared, &reader).await?;
+            JoinSet::new()
+        }
+    };
     let (errands, queue) = mpsc::channel(QUEUE);
     let lane = Lane::new(Arc::clone(&shared), connector.clone(), queue, session);
     let mut work = JoinSet::new();
     work.spawn(lane.run());
     let backend = PostgresBackend {
         errands,
-        reader: Reader::new(Arc::clone(&shared), connector, options.tenant),
+        reader,
         shared,
+        connector,
+        remember: options.remember,
         work: Mutex::new(work),
+        beside: Mutex::new(beside),
     };
     Ok(Opened {
         backend: Arc::new(backend),
         fingerprint_key,
         is_new: about.is_new,
     })
+}
+
+async fn begin_to_live(
+    shared: &Arc<Shared>,
+    reader: &Arc<Reader>,
+    name: Name,
+    limit: Millis,
+) -> Result<JoinSet<()>, OpenError> {
+    life::take_part(reader, shared.instance(), &name, shared.clock.now().wall_ms).await?;
+    let mut life = Life::new(Arc::clone(shared), Arc::clone(reader), name, limit);
+    life.beat().await?;
+    let mut beside = JoinSet::new();
+    beside.spawn(life.run());
+    beside.spawn(life::deliver(Arc::clone(shared), Arc::clone(reader)));
+    Ok(beside)
 }
 
 /// The register's word on itself.
@@ -179,6 +217,19 @@ struct About {
     fingerprint_key: Vec<u8>,
     age: Age,
     is_new: bool,
+}
+
+impl About {
+    /// The age, as it goes on by the own clock. What passed on clocks of other boots is not counted: were it, each
+    /// machine whose wall clock is ahead would make the register older at every start.
+    fn age_here(&self, now: Moment) -> Age {
+        let lived = if self.age.read.boot == now.boot {
+            self.age.at(&now)
+        } else {
+            self.age.lived
+        };
+        Age { lived, read: now }
+    }
 }
 
 /// Makes or recognises the register, alone.
@@ -324,51 +375,13 @@ async fn make(session: &Session, sealer: &Sealer, now: &Moment) -> Result<About,
     })
 }
 
-fn random_id() -> Result<[u8; 16], OpenError> {
+pub(super) fn random_id() -> Result<[u8; 16], OpenError> {
     use ring::rand::{SecureRandom, SystemRandom};
     let mut bytes = [0; 16];
     SystemRandom::new()
         .fill(&mut bytes)
         .map_err(|_| OpenError::Key(SealError::NoRandomness))?;
     Ok(bytes)
-}
-
-async fn take_part(
-    session: &Session,
-    owner: &Owner,
-    options: &Options,
-    now: &Moment,
-) -> Result<(), OpenError> {
-    const INSERT: &str = "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
-        VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
-    let id = owner.instance.0.to_be_bytes();
-    session
-        .rows(
-            INSERT,
-            &[
-                (&id.as_slice(), Type::BYTEA),
-                (&options.tenant, Type::TEXT),
-                (&options.name, Type::TEXT),
-                (&now.wall_ms.cast_signed(), Type::INT8),
-            ],
-        )
-        .await?;
-    Ok(())
-}
-
-/// Those that nobody has declared dead.
-async fn instances(session: &Session) -> Result<Vec<InstanceId>, OpenError> {
-    const ALIVE: &str = "SELECT id FROM fencepost.instances WHERE NOT dead";
-    let rows = session.rows(ALIVE, &[]).await?;
-    let ids = rows.iter().map(|row| {
-        let bytes: &[u8] = row.try_get(0).map_err(Unreadable::from)?;
-        let bytes = bytes
-            .try_into()
-            .map_err(|_| StoreError::Corrupt("an instance has an id of wrong length".to_owned()));
-        let bytes = bytes.map_err(OpenError::Unreadable)?;
-        Ok(InstanceId(u128::from_be_bytes(bytes)))
-    });
-    ids.collect()
 }
 
 impl From<Trouble> for OpenError {
@@ -389,10 +402,13 @@ impl From<Unreadable> for OpenError {
 }
 
 impl PostgresBackend {
-    /// Waits for the lane to end.
+    /// Waits for the lane to end, then for what goes on beside it.
     pub(super) async fn end(&self) {
         let mut work =
             std::mem::take(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner));
         while work.join_next().await.is_some() {}
+        let mut beside =
+            std::mem::take(&mut *self.beside.lock().unwrap_or_else(PoisonError::into_inner));
+        beside.shutdown().await;
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::abroad::channel;
 use super::identity;
 use super::known::Lack;
 use super::lane::want;
@@ -38,15 +39,15 @@ const LOOKS: usize = 6;
 const COUNTED: i64 = 100_000;
 
 /// The columns of an operation, as `view_1` gives them.
-const OPERATION: &str =
+pub(super) const OPERATION: &str =
     "o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id, o.incarnation,
     o.record, o.answer, NULL::bytea AS request";
 
 pub(super) struct Reader {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     connector: Connector,
-    /// Whose rows are listed: other tenants' are neither told nor settled here.
-    tenant: String,
+    /// Whose rows are listed: other tenants' are neither told, settled nor forgotten here.
+    pub(super) tenant: String,
     session: Mutex<Option<Arc<Session>>>,
 }
 
@@ -66,12 +67,36 @@ impl Reader {
         if let Some(session) = held.as_ref().filter(|session| !session.is_closed()) {
             return Ok(Arc::clone(session));
         }
-        let session = Arc::new(self.connector.connect().await?);
+        let session = Arc::new(self.listening().await?);
         *held = Some(Arc::clone(&session));
         Ok(session)
     }
 
-    async fn rows(
+    /// A connection on which letters come in, where the server or what stands before it lets them.
+    async fn listening(&self) -> Result<Session, Trouble> {
+        let shared = Arc::clone(&self.shared);
+        let heard = move |letter: &str| shared.abroad.heard(letter);
+        let session = self.connector.connect_hearing(heard).await?;
+        let own = self.shared.all_own().into_iter();
+        let listen: Vec<_> = own.map(|it| format!("LISTEN {}", channel(it))).collect();
+        match session.script(&listen.join(";")).await {
+            Ok(()) => Ok(session),
+            Err(lost @ Trouble::Lost(_)) => Err(lost),
+            Err(Trouble::Changed(why) | Trouble::Refused(why)) => {
+                tracing::debug!(error = why, "no letters can be heard");
+                Ok(session)
+            }
+            Err(unreadable @ Trouble::Unreadable(_)) => Err(unreadable),
+        }
+    }
+
+    /// Goes on over a new connection, on which letters to all own ids are heard.
+    pub(super) async fn renew(&self) -> Result<(), Trouble> {
+        *self.session.lock().await = None;
+        self.session().await.map(drop)
+    }
+
+    pub(super) async fn rows(
         &self,
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
@@ -101,7 +126,7 @@ impl Reader {
         want(&mut wants, command);
         for _ in 0..LOOKS {
             let session = self.session().await.map_err(Trouble::into_store_error)?;
-            let reading = wants.read(&session, &self.shared.sealer).await;
+            let reading = wants.read(&session, &self.shared).await;
             if matches!(reading, Err(Trouble::Lost(_))) {
                 self.leave(&session).await;
             }
@@ -135,7 +160,7 @@ impl Reader {
                 wants.fence(resource);
             }
             let session = self.session().await.map_err(Trouble::into_store_error)?;
-            let reading = wants.read(&session, &self.shared.sealer).await;
+            let reading = wants.read(&session, &self.shared).await;
             if matches!(reading, Err(Trouble::Lost(_))) {
                 self.leave(&session).await;
             }
@@ -172,7 +197,7 @@ impl Reader {
         let identity = identity::of(key);
         let parameters: [(&(dyn ToSql + Sync), Type); 2] =
             [(&identity, Type::BYTEA), (&with_request, Type::BOOL)];
-        let opener = Opener::new(&self.shared.sealer);
+        let opener = Opener::new(&self.shared);
         self.read(async {
             let found = self.rows(&statement, &parameters).await?;
             let Some(row) = found.first() else {
@@ -267,7 +292,8 @@ impl Reader {
         let last = format!(
             "SELECT {OPERATION} FROM fencepost.operations o JOIN fencepost.fences f
                  ON f.applied = o.identity
-             WHERE f.tenant = $1 AND f.name = $2"
+             WHERE f.tenant = $1 AND f.name = $2
+                 AND o.tenant = f.tenant AND o.resource = f.name AND o.number = f.applied_number"
         );
         let (tenant, name) = (key.tenant.as_str(), key.name.as_str().as_bytes());
         let parameters: [(&(dyn ToSql + Sync), Type); 2] =
@@ -307,34 +333,6 @@ impl Reader {
                 fences.push(rows::fence(&row)?);
             }
             Ok(fences)
-        })
-        .await
-    }
-
-    pub(super) async fn in_doubt(
-        &self,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Operation)>, StoreError> {
-        let statement = format!(
-            "SELECT {OPERATION} FROM fencepost.operations o
-             WHERE o.unsettled AND o.tenant = $3 AND o.sequence > $1
-               AND o.state <> 'NEEDS_ATTENTION'
-             ORDER BY o.sequence LIMIT $2"
-        );
-        let after = i64::try_from(after).unwrap_or(i64::MAX);
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
-            (&after, Type::INT8),
-            (&most, Type::INT8),
-            (&self.tenant, Type::TEXT),
-        ];
-        self.read(async {
-            let found = self.found(&statement, &parameters).await?;
-            let numbered = found
-                .into_iter()
-                .map(|row| (row.sequence.cast_unsigned(), row.operation));
-            Ok(numbered.collect())
         })
         .await
     }
@@ -381,12 +379,12 @@ impl Reader {
         .await
     }
 
-    async fn found(
+    pub(super) async fn found(
         &self,
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<OperationRow>, Trouble> {
-        let opener = Opener::new(&self.shared.sealer);
+        let opener = Opener::new(&self.shared);
         let rows = self.rows(statement, parameters).await?;
         let found: Result<_, Unreadable> = rows.iter().map(|row| opener.operation(row)).collect();
         Ok(found?)

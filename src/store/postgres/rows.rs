@@ -8,6 +8,7 @@
 use tokio_postgres::Row;
 
 use super::identity::principal_column;
+use super::shared::Shared;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{
     Incarnation, OperationId, OperationKey, Principal, ResourceKey, ResourceName, Tenant,
@@ -30,15 +31,15 @@ pub(super) struct OperationRow {
     pub(super) operation: Operation,
 }
 
-/// Opens what is sealed in rows.
+/// Opens what is sealed in rows, and sees whose attempts they show.
 #[derive(Clone, Copy)]
 pub(super) struct Opener<'s> {
-    sealer: &'s Sealer,
+    shared: &'s Shared,
 }
 
 impl<'s> Opener<'s> {
-    pub(super) fn new(sealer: &'s Sealer) -> Self {
-        Self { sealer }
+    pub(super) fn new(shared: &'s Shared) -> Self {
+        Self { shared }
     }
 
     /// From the columns of `view_1`.
@@ -57,6 +58,7 @@ impl<'s> Opener<'s> {
         let id = key.id.clone();
         let operation = codec::decode_operation(record, key, answer)
             .map_err(|malformed| Unreadable(malformed.of(&format_args!("operation {id:?}"))))?;
+        self.shared.see(&operation);
         Ok(OperationRow {
             version: row.try_get("version")?,
             sequence: row.try_get("sequence")?,
@@ -86,10 +88,13 @@ impl<'s> Opener<'s> {
         key: &OperationKey,
         sealed: &[u8],
     ) -> Result<Vec<u8>, Unreadable> {
-        self.sealer.open(content, key, sealed).map_err(|error| {
-            let text = format!("{content:?} of operation {:?}: {error}", key.id);
-            Unreadable(StoreError::Corrupt(text))
-        })
+        self.shared
+            .sealer
+            .open(content, key, sealed)
+            .map_err(|error| {
+                let text = format!("{content:?} of operation {:?}: {error}", key.id);
+                Unreadable(StoreError::Corrupt(text))
+            })
     }
 }
 

@@ -3,10 +3,12 @@
 //! What always holds: no statement is waited for longer than [`PATIENCE`]; a session that made somebody
 //! wait longer is not used again, because what it was asked for may still happen. Statements are sent
 //! without being prepared, one round trip each, so that a pooler between us and the server may give
-//! every transaction to another connection.
+//! every transaction to another connection. Where a session listens for notifications, whoever made it is
+//! told of each; with such a pooler in between there may be none.
 //!
 //! What it does not do: try again.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::tls::TlsStream;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Connection, NoTls, Row, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Socket};
 
 use super::tls::Tls;
 use super::trouble::Trouble;
@@ -56,15 +58,23 @@ impl Connector {
     }
 
     pub(super) async fn connect(&self) -> Result<Session, Trouble> {
+        self.connect_hearing(|_| {}).await
+    }
+
+    /// `heard` is told the text of every notification, at once: it must not wait for anything.
+    pub(super) async fn connect_hearing(
+        &self,
+        heard: impl Fn(&str) + Send + 'static,
+    ) -> Result<Session, Trouble> {
         let connecting = async {
             Ok::<_, tokio_postgres::Error>(match &self.tls {
                 None => {
                     let (client, connection) = self.config.connect(NoTls).await?;
-                    Session::over(client, connection)
+                    Session::over(client, connection, heard)
                 }
                 Some(tls) => {
                     let (client, connection) = self.config.connect(tls.clone()).await?;
-                    Session::over(client, connection)
+                    Session::over(client, connection, heard)
                 }
             })
         };
@@ -74,14 +84,26 @@ impl Connector {
 }
 
 impl Session {
-    fn over<S>(client: Client, connection: Connection<Socket, S>) -> Self
+    fn over<S>(
+        client: Client,
+        mut connection: Connection<Socket, S>,
+        heard: impl Fn(&str) + Send + 'static,
+    ) -> Self
     where
         S: TlsStream + Unpin + Send + 'static,
     {
         let mut work = JoinSet::new();
         work.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = %error, "a connection to the database ended");
+            loop {
+                match poll_fn(|context| connection.poll_message(context)).await {
+                    Some(Ok(AsyncMessage::Notification(told))) => heard(told.payload()),
+                    Some(Ok(_notice)) => {}
+                    Some(Err(error)) => {
+                        tracing::debug!(error = %error, "a connection to the database ended");
+                        return;
+                    }
+                    None => return,
+                }
             }
         });
         Self {

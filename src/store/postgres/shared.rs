@@ -1,30 +1,57 @@
 //! What the parts of an open register share: who we are in it, its keys, its age, who else is alive.
 //!
-//! What always holds: the epoch seen only rises.
+//! What always holds: the epoch seen only rises, and so does the age. Nobody is dead here before the
+//! register says so.
 //!
 //! What it does not do: talk to the database.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
+use super::abroad::Abroad;
 use crate::clock::Clock;
+use crate::protocol::company::Company;
 use crate::protocol::ids::InstanceId;
+use crate::protocol::operation::Operation;
+use crate::protocol::time::BootInstant;
 use crate::protocol::view::Living;
 use crate::store::StoreError;
-use crate::store::age::Age;
+use crate::store::age::{Age, Lived};
 use crate::store::seal::Sealer;
 
 /// Told of every commit: how many microseconds the transaction took, and how many commands it held.
 pub(super) type Committed = Box<dyn Fn(u64, usize) + Send + Sync>;
 
 pub(super) struct Shared {
-    pub(super) instance: InstanceId,
     pub(super) clock: Clock,
     pub(super) sealer: Sealer,
+    /// Who waits for what elsewhere.
+    pub(super) abroad: Abroad,
+    /// This instance is declared dead: somebody found that out.
+    pub(super) found_dead: Notify,
     epoch: AtomicU64,
     age: Mutex<Age>,
-    living: Mutex<Living>,
+    present: Mutex<Present>,
     committed: Committed,
+}
+
+/// Who is there.
+struct Present {
+    own: InstanceId,
+    company: Arc<Company>,
+    others: Arc<Others>,
+}
+
+/// The instances of the register, as they were read last.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    /// Those that are not declared dead, ourselves among them.
+    pub(super) living: Vec<InstanceId>,
+    /// Those that are, and since when that is known here, on the own clock.
+    pub(super) dead: BTreeMap<InstanceId, BootInstant>,
 }
 
 impl Shared {
@@ -36,14 +63,66 @@ impl Shared {
         age: Age,
         committed: Committed,
     ) -> Self {
+        let present = Present {
+            own: instance,
+            company: Arc::new(Company::of(instance)),
+            others: Arc::default(),
+        };
         Self {
-            instance,
             clock,
             sealer,
+            abroad: Abroad::default(),
+            found_dead: Notify::new(),
             epoch: AtomicU64::new(epoch),
             age: Mutex::new(age),
-            living: Mutex::new(Living::Among(vec![instance])),
+            present: Mutex::new(present),
             committed,
+        }
+    }
+
+    /// Who we are now.
+    pub(super) fn instance(&self) -> InstanceId {
+        locked(&self.present).own
+    }
+
+    /// The same process, under another id.
+    pub(super) fn go_on_as(&self, own: InstanceId) {
+        let mut present = locked(&self.present);
+        present.own = own;
+        Arc::make_mut(&mut present.company).go_on_as(own);
+    }
+
+    /// All ids that this process has or had.
+    pub(super) fn all_own(&self) -> Vec<InstanceId> {
+        self.company().own().collect()
+    }
+
+    pub(super) fn living(&self) -> Living {
+        Living::Among(self.company())
+    }
+
+    pub(super) fn company(&self) -> Arc<Company> {
+        Arc::clone(&locked(&self.present).company)
+    }
+
+    pub(super) fn others(&self) -> Arc<Others> {
+        Arc::clone(&locked(&self.present).others)
+    }
+
+    /// What the register says.
+    pub(super) fn meet(&self, others: Others) {
+        let mut present = locked(&self.present);
+        let dead = others.dead.keys().copied().collect();
+        Arc::make_mut(&mut present.company).bury(dead);
+        present.others = Arc::new(others);
+    }
+
+    /// A record was read: from now on its attempts are in sight.
+    pub(super) fn see(&self, operation: &Operation) {
+        let now = self.clock.now();
+        let mut present = locked(&self.present);
+        if present.company.is_unseen(operation, &now) {
+            Arc::make_mut(&mut present.company).see(operation, &now);
         }
     }
 
@@ -55,17 +134,18 @@ impl Shared {
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// How old the register is now, as a column.
-    pub(super) fn lived(&self) -> i64 {
-        locked(&self.age).at(&self.clock.now()).column()
+    /// How old the register is now.
+    pub(super) fn lived(&self) -> Lived {
+        locked(&self.age).at(&self.clock.now())
     }
 
-    pub(super) fn living(&self) -> Living {
-        locked(&self.living).clone()
-    }
-
-    pub(super) fn knows_living(&self, living: Living) {
-        *locked(&self.living) = living;
+    /// Others say that it is as old as that.
+    pub(super) fn saw_age(&self, lived: Lived) {
+        let now = self.clock.now();
+        let mut age = locked(&self.age);
+        if age.at(&now) < lived {
+            *age = Age { lived, read: now };
+        }
     }
 
     pub(super) fn committed(&self, took_us: u64, commands: usize) {
@@ -74,14 +154,14 @@ impl Shared {
 
     /// The database cannot be used.
     pub(super) fn away(&self, error: &StoreError) {
-        tracing::warn!(instance = %self.instance, error = %error, "the register cannot be used");
+        tracing::warn!(instance = %self.instance(), error = %error, "the register cannot be used");
     }
 
     /// Others have taken this instance for dead: what it admitted they settle.
-    pub(super) fn declared_dead(&self) -> StoreError {
+    pub(super) fn declared_dead(&self, instance: InstanceId) -> StoreError {
+        self.found_dead.notify_one();
         StoreError::Unavailable(format!(
-            "instance {} was declared dead, and admits nothing any more",
-            self.instance
+            "instance {instance} was declared dead, and admits nothing any more"
         ))
     }
 }

@@ -15,10 +15,10 @@ use super::identity::{self, Shared};
 use super::known::{Known, Lack, Line};
 use super::rows::{self, Opener, OperationRow};
 use super::session::Session;
+use super::shared::Shared as Register;
 use super::trouble::Trouble;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::view::Unsettled;
-use crate::store::seal::Sealer;
 
 const VIEW: &str = "SELECT * FROM fencepost.view_1($1, $2, $3, $4, $5, $6, $7, $8)";
 
@@ -108,7 +108,11 @@ impl Wants {
     }
 
     /// Reads it all.
-    pub(super) async fn read(&self, session: &Session, sealer: &Sealer) -> Result<Known, Trouble> {
+    pub(super) async fn read(
+        &self,
+        session: &Session,
+        register: &Register,
+    ) -> Result<Known, Trouble> {
         let (fence_tenants, fence_names): (Vec<_>, Vec<_>) = self.fences.iter().map(place).unzip();
         let (line_tenants, line_names): (Vec<_>, Vec<_>) = self.lines.iter().map(place).unzip();
         let identities: Vec<_> = self
@@ -130,7 +134,7 @@ impl Wants {
             (&keyless, Type::BYTEA_ARRAY),
         ];
         let rows = session.rows(VIEW, &parameters).await?;
-        Ok(self.known(&rows, Opener::new(sealer))?)
+        Ok(self.known(&rows, Opener::new(register))?)
     }
 
     /// What the rows say; what is wanted and not among them is not there.

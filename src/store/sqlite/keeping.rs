@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::Purged;
 use super::SqliteBackend;
-use super::purge::Purged;
 use super::witness::Sighting;
 use super::writer::{Errand, Tended};
 use crate::store::StoreError;

@@ -52,12 +52,12 @@ use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::{Living, Record};
 
+pub use super::remember::{Purged, Remember};
 pub use backup::{BackupError, Copied, backup};
 pub use checksums::install as compare_checksums;
 pub use open_error::OpenError;
 pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};
 use poison::Poison;
-pub use purge::{Purged, Remember};
 use read::Readers;
 pub use rewrite::mend;
 pub use witness::Doubt;
@@ -183,6 +183,10 @@ impl Backend for SqliteBackend {
     }
 
     /// The embedded register has one owner.
+    fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
     fn living(&self) -> Living {
         Living::Only(self.instance)
     }

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 
+use super::Remember;
 use super::SqliteBackend;
 use super::ground::{Ground, at};
 use super::identity::{self, Established};
 use super::open_error::OpenError;
 use super::poison::Poison;
-use super::purge::Remember;
 use super::read::Readers;
 use super::reserve::Reserve;
 use super::schema::{self, Found};

@@ -12,8 +12,8 @@ use rusqlite::{Connection, params};
 
 use super::locator;
 use super::persist::Tally;
-use crate::protocol::time::Millis;
 use crate::store::age::Lived;
+use crate::store::remember::{Purged, Remember};
 
 /// Answers that one step takes at most.
 const ANSWERS: usize = 128;
@@ -21,29 +21,11 @@ const ANSWERS: usize = 128;
 /// Identities that one step takes at most: each takes pages in several places.
 const IDENTITIES: usize = 32;
 
-/// How long a settled operation is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remember {
-    /// With its answer.
-    pub answers: Millis,
-    /// At all; not shorter.
-    pub identities: Millis,
-}
-
 /// Up to where answers are gone: operations by when they ended, then by sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cursor {
     pub(super) ended: Lived,
     pub(super) sequence: i64,
-}
-
-/// What was forgotten.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
-    /// So many answers.
-    pub answers: u64,
-    /// So many identities.
-    pub identities: u64,
 }
 
 /// What one step did.
@@ -78,18 +60,6 @@ pub(super) fn step(
         cursor,
         more: more_answers || identities == IDENTITIES,
     })
-}
-
-impl Purged {
-    pub(super) fn add(&mut self, more: Self) {
-        self.answers = self.answers.saturating_add(more.answers);
-        self.identities = self.identities.saturating_add(more.identities);
-    }
-
-    /// Was nothing forgotten?
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Goes on where the last step ended. Whatever ends from now on ends later than that.

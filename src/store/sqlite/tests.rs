@@ -44,10 +44,9 @@ async fn open_as(dir: &Path, instance: InstanceId) -> Result<Opening, OpenError>
 }
 
 async fn opened_with(options: Options, owner: Owner) -> Result<Opening, OpenError> {
-    let instance = owner.instance;
     let Opened { backend, .. } = open(options, owner).await?;
     Ok(Opening {
-        register: Register::new(backend.clone(), instance),
+        register: Register::new(backend.clone()),
         backend,
     })
 }

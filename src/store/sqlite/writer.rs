@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::Remember;
 use super::about::{self, About};
 use super::checkpoint::Checkpoints;
 use super::ground::Ground;
@@ -29,7 +30,6 @@ use super::load::Fault;
 use super::opening::Owner;
 use super::persist::{self, Tally};
 use super::poison::Poison;
-use super::purge::Remember;
 use super::remembered::{OwnRows, Remembered};
 use super::reserve::Reserve;
 use super::witness::Sighting;

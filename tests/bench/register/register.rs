@@ -73,7 +73,7 @@ impl Bench {
         };
         let Opened { backend, .. } = open(options, owner).await.unwrap();
         Self {
-            register: Register::new(backend.clone(), INSTANCE),
+            register: Register::new(backend.clone()),
             clock,
             commits,
             instance: INSTANCE,
@@ -95,6 +95,11 @@ impl Bench {
             name: "bench".to_owned(),
             tenant: "payments".to_owned(),
             part: postgres::Part::Sidecar,
+            dead_after: postgres::USUAL_LIMIT,
+            remember: Remember {
+                answers: Millis(7 * 86_400_000),
+                identities: Millis(400 * 86_400_000),
+            },
         };
         let owner = postgres::Owner {
             instance,
@@ -103,7 +108,7 @@ impl Bench {
         };
         let opened = postgres::open(options, owner).await.unwrap();
         Self {
-            register: Register::new(opened.backend, instance),
+            register: Register::new(opened.backend),
             clock,
             commits,
             instance,

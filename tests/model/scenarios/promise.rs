@@ -20,6 +20,7 @@ pub(super) fn all() -> Vec<Scenario> {
         takeover("takeover, opaque", |call| call.settle(opaque())).horizon(3),
         duplicates("duplicates, idempotent", |call| call),
         duplicates("duplicates, opaque", |call| call.settle(opaque())),
+        two_machines(),
         restart(),
         three_proxies(),
         odd("odd answers, idempotent", |call| call),
@@ -94,6 +95,26 @@ fn duplicates(name: &'static str, how: impl Fn(Call) -> Call) -> Scenario {
             unsent: 1,
             verdicts: 1,
             ..Budget::default()
+        })
+        .one_resend()
+}
+
+fn two_machines() -> Scenario {
+    let calls = vec![
+        Call::new("Alice", 'a', 1).grants(2),
+        Call::new("a duplicate", 'a', 1).at(1),
+    ];
+    let about = "two proxies on two machines, whose clocks say nothing to each other; one dies, or seems to";
+    Scenario::new("two machines", about, calls)
+        .horizon(3)
+        .budget(Budget {
+            crashes: 1,
+            false_deaths: 1,
+            ..Budget::default()
+        })
+        .with(|scenario| {
+            scenario.machines = true;
+            scenario.stale_plans = true;
         })
         .one_resend()
 }

@@ -54,9 +54,8 @@ impl Step<'_> {
     pub(super) fn admit(&mut self, asked: &Call, beginner: Beginner, reserved: bool) -> Happened {
         let steps = self.steps;
         let attempt = attempt_id(beginner.instance, beginner.number);
-        let admit = steps
-            .names
-            .admit(asked, attempt, moment(beginner.at), reserved);
+        let at = moment(steps.scenario, asked.proxy, beginner.at);
+        let admit = steps.names.admit(asked, attempt, at, reserved);
         let command = Command::Admit(Box::new(admit));
         let reply = apply(
             &mut self.world,

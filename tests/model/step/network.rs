@@ -242,7 +242,7 @@ impl Step<'_> {
             attempt: attempt_id(attempt.instance, attempt.number),
             evidence: evidence.clone(),
             open,
-            at: moment(self.world.now),
+            at: moment(steps.scenario, 0, self.world.now),
         };
         let command = Command::Record(record);
         // Recording looks at nothing that differs between proxies.

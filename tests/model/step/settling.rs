@@ -133,7 +133,7 @@ impl Step<'_> {
             fence,
             &lease(scenario, proxy),
             &living(self.before, scenario, proxy),
-            &moment(self.before.now),
+            &moment(scenario, proxy, self.before.now),
         );
         match planned {
             Planned::Nothing | Planned::Await => Ok(false),
@@ -189,7 +189,7 @@ impl Step<'_> {
             attempt: attempt_id(beginner.instance, beginner.number),
             dispatch: Millis(TICK_MS),
             overdue_after: Millis(TICK_MS + 9_000),
-            at: moment(beginner.at),
+            at: moment(steps.scenario, proxy, beginner.at),
         };
         let command = Command::Resend(resend);
         let reply = apply(
@@ -222,7 +222,7 @@ impl Step<'_> {
         let park = Park {
             key: steps.names.key(name),
             why,
-            at: moment(self.before.now),
+            at: moment(steps.scenario, proxy, self.before.now),
         };
         let command = Command::Park(park);
         apply(
@@ -274,7 +274,7 @@ impl Step<'_> {
             verdict: verdict.clone(),
             operator: "operator".to_owned(),
             reason: "looked".to_owned(),
-            at: moment(self.before.now),
+            at: moment(steps.scenario, 0, self.before.now),
         };
         let command = Command::Resolve(resolve);
         let reply = apply(&mut self.world, steps.scenario, &steps.names, 0, &command);
@@ -308,7 +308,7 @@ impl Step<'_> {
             how,
             operator: "operator".to_owned(),
             reason: "stop".to_owned(),
-            at: moment(self.before.now),
+            at: moment(steps.scenario, 0, self.before.now),
         };
         let command = Command::Steer(steer);
         let reply = apply(&mut self.world, steps.scenario, &steps.names, 0, &command);

@@ -12,7 +12,7 @@ fn with_keys(dir: &TempDir, keys: &[u8]) -> Options {
 
 async fn open_with(dir: &TempDir, keys: &[u8]) -> Result<(Opening, Arc<Sealer>), OpenError> {
     let Opened { backend, sealer } = open(with_keys(dir, keys), owner(INSTANCE)).await?;
-    let register = Register::new(backend.clone(), INSTANCE);
+    let register = Register::new(backend.clone());
     Ok((Opening { register, backend }, sealer))
 }
 

@@ -89,7 +89,7 @@ async fn an_id_is_found_without_the_rest_of_its_identity() {
 async fn a_second_row_of_one_identity_is_never_written() {
     let dir = TempDir::new().unwrap();
     let Opened { backend, sealer } = open(options(dir.path()), owner(INSTANCE)).await.unwrap();
-    let register = Register::new(backend.clone(), INSTANCE);
+    let register = Register::new(backend.clone());
     drop(register.admit(admit("a", INSTANCE)).await.unwrap());
     let found = backend.operation(&key("a"), false).await.unwrap().unwrap();
     backend.close().await.unwrap();

@@ -11,7 +11,8 @@ use super::transaction::Failed;
 use super::{Answer, Sighting, Writer};
 use crate::clock;
 use crate::protocol::time::Millis;
-use crate::store::sqlite::purge::{self, Cursor, Purged, Remember};
+use crate::store::remember::{Purged, Remember};
+use crate::store::sqlite::purge::{self, Cursor};
 use tokio::sync::mpsc::error::TryRecvError;
 
 /// While commands wait, forgetting takes one part in so many of the time.

@@ -1,0 +1,3 @@
+//! Dispatch where several processes share a register, on a real server.
+
+mod abroad;

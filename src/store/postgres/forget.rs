@@ -1,0 +1,265 @@
+//! Forgetting: answers first, then whole identities; a few rows at a time, by one instance of a tenant at a
+//! time.
+//!
+//! What always holds: only what is settled is forgotten, fences never, and nothing before its time by the
+//! register's own age, which goes on by the clocks that count suspend of whoever looks after it: while
+//! nobody does, the register does not grow older. A step is one statement and one short transaction, that
+//! reads rows in the order they were admitted in and follows an index wherever it goes, so that a hundred
+//! million rows are as easily stepped through as a hundred; the database's own vacuum keeps up.
+//!
+//! Why there are laps: no index says when an operation was settled, because every operation would have
+//! to be put into it. Most are settled as soon as they are admitted. One that was not is passed, and stays
+//! until the next lap: its answer for twice as long as it must at most, its identity a day longer.
+//!
+//! What it does not do: give space back to the file system, or wait for locks that another instance holds to
+//! do the same.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::PostgresBackend;
+use super::rows::Unreadable;
+use super::session::Session;
+use super::trouble::Trouble;
+use crate::protocol::time::{Millis, Moment};
+use crate::store::StoreError;
+use crate::store::age::Lived;
+use crate::store::remember::{Purged, Remember};
+
+/// How often it is looked whether something is old.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Between two steps, so that others come first.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Rows that one step looks at.
+const ROWS: i64 = 500;
+
+/// Nothing that was admitted so much longer ago than it is remembered is waited for: it is passed.
+const PASSED_AFTER: Millis = Millis(24 * 60 * 60 * 1_000);
+
+/// Whole identities go as they are passed, so a lap is short; answers leave their operations behind.
+const LAP: Millis = Millis(24 * 60 * 60 * 1_000);
+
+/// What a step goes through: whoever comes second does nothing.
+const NEXT: &str = "WITH
+    mine AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(
+        hashtextextended($7, 5064650310776221557)) AS held),
+    here AS MATERIALIZED (SELECT f.passed FROM fencepost.forgotten f, mine
+        WHERE f.tenant = $7 AND f.what = $1 AND mine.held),
+    next AS MATERIALIZED (
+        SELECT o.identity, o.sequence, coalesce(NOT o.unsettled AND o.settled_ms <= $2, false) AS old,
+            o.first_seen_wall_ms <= $3 AS passed
+        FROM fencepost.operations o
+        WHERE o.tenant = $7 AND o.sequence > (SELECT passed FROM here) ORDER BY o.sequence LIMIT $4),
+    seen AS MATERIALIZED (
+        SELECT count(*) AS looked_at, max(n.sequence) FILTER (WHERE n.old OR n.passed) AS up_to FROM next n),
+    moved AS (
+        UPDATE fencepost.forgotten f
+        SET passed = coalesce(s.up_to, 0), lap_ms = CASE WHEN s.up_to IS NULL THEN $5 ELSE f.lap_ms END
+        FROM seen s, here h
+        WHERE f.tenant = $7 AND f.what = $1 AND (s.up_to IS NOT NULL OR f.lap_ms <= $6)),";
+
+const ANSWERS: &str = "
+    gone AS (
+        UPDATE fencepost.operations o SET answer = NULL, version = o.version + 1
+        WHERE o.identity = ANY(ARRAY(SELECT n.identity FROM next n WHERE n.old))
+            AND NOT o.unsettled AND o.settled_ms <= $2 AND o.answer IS NOT NULL
+        RETURNING 1)";
+
+/// Its story goes with it; whoever repeated it is new as well.
+const IDENTITIES: &str = "
+    gone AS (
+        DELETE FROM fencepost.operations o
+        WHERE o.identity = ANY(ARRAY(SELECT n.identity FROM next n WHERE n.old))
+            AND NOT o.unsettled AND o.settled_ms <= $2
+        RETURNING o.identity),
+    stories AS (
+        DELETE FROM fencepost.events e WHERE e.operation = ANY(ARRAY(SELECT g.identity FROM gone g))),
+    notes AS (
+        DELETE FROM fencepost.twins t WHERE t.first = ANY(ARRAY(SELECT g.identity FROM gone g)))";
+
+const TOLD: &str = "
+    SELECT s.looked_at, s.up_to IS NOT NULL, (SELECT count(*) FROM gone) FROM seen s";
+
+/// What is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Answers,
+    Identities,
+}
+
+/// What came of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    gone: u64,
+    /// Is there probably more?
+    more: bool,
+}
+
+/// What came of looking after the register once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tended {
+    /// What was forgotten.
+    pub purged: Purged,
+    /// Is there probably more?
+    pub more: bool,
+}
+
+impl PostgresBackend {
+    /// Looks after the register until it is closed, as long and as often as it is this instance's turn.
+    /// `purged` is told what was forgotten.
+    pub async fn keep(&self, purged: impl Fn(Purged)) {
+        let mut session = None;
+        let mut forgotten = Purged::default();
+        while !self.errands.is_closed() {
+            let mut more = false;
+            if self.shared.is_warden() {
+                match self.tend(&mut session).await {
+                    Ok(tended) => {
+                        purged(tended.purged);
+                        forgotten.add(tended.purged);
+                        more = tended.more;
+                    }
+                    Err(error) => {
+                        tracing::warn!(error = %error, "the register could not be looked after");
+                    }
+                }
+            }
+            if more {
+                sleep(PAUSE).await;
+                continue;
+            }
+            if !forgotten.is_nothing() {
+                let Purged {
+                    answers,
+                    identities,
+                } = std::mem::take(&mut forgotten);
+                tracing::info!(answers, identities, "what was old was forgotten");
+            }
+            // A connection more than the two is only held while there is something to do.
+            session = None;
+            sleep(EVERY).await;
+        }
+    }
+
+    /// Looks after the register once, over a connection of its own.
+    pub(super) async fn tend(&self, held: &mut Option<Session>) -> Result<Tended, StoreError> {
+        let tended = self.tend_over(held).await;
+        if tended.is_err() {
+            *held = None;
+        }
+        tended.map_err(Trouble::into_store_error)
+    }
+
+    async fn tend_over(&self, held: &mut Option<Session>) -> Result<Tended, Trouble> {
+        let session = match held.take() {
+            Some(session) if !session.is_closed() => session,
+            Some(_) | None => self.connector.connect().await?,
+        };
+        let now = self.shared.clock.now();
+        let lived = self.shared.lived();
+        grow_older(&session, lived, &now).await?;
+        let answers = self.step(&session, What::Answers, lived, &now).await?;
+        let identities = self.step(&session, What::Identities, lived, &now).await?;
+        *held = Some(session);
+        Ok(Tended {
+            purged: Purged {
+                answers: answers.gone,
+                identities: identities.gone,
+            },
+            more: answers.more || identities.more,
+        })
+    }
+
+    async fn step(
+        &self,
+        session: &Session,
+        what: What,
+        lived: Lived,
+        now: &Moment,
+    ) -> Result<Step, Trouble> {
+        let length = what.remembered(self.remember);
+        // The register is not as old as that.
+        let Some(until) = lived.before(length) else {
+            return Ok(Step {
+                gone: 0,
+                more: false,
+            });
+        };
+        let passed = now.wall_ms.saturating_sub(length.plus(PASSED_AFTER).0);
+        let lap = lived.before(what.lap(self.remember)).unwrap_or_default();
+        let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
+            (&what.column(), Type::INT2),
+            (&until.column(), Type::INT8),
+            (&passed.cast_signed(), Type::INT8),
+            (&ROWS, Type::INT8),
+            (&lived.column(), Type::INT8),
+            (&lap.column(), Type::INT8),
+            (&self.reader.tenant, Type::TEXT),
+        ];
+        let rows = session.rows(&what.statement(), &parameters).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Step {
+                gone: 0,
+                more: false,
+            });
+        };
+        let looked_at: i64 = row.try_get(0).map_err(Unreadable::from)?;
+        let moved: bool = row.try_get(1).map_err(Unreadable::from)?;
+        let gone: i64 = row.try_get(2).map_err(Unreadable::from)?;
+        Ok(Step {
+            gone: gone.cast_unsigned(),
+            more: moved && looked_at == ROWS,
+        })
+    }
+}
+
+/// How old the register is by whoever looks after it; never less than it was.
+async fn grow_older(session: &Session, lived: Lived, now: &Moment) -> Result<(), Trouble> {
+    const OLDER: &str = "UPDATE fencepost.register
+        SET lived_ms = $1, read_boot = $2, read_boottime_ms = $3, read_wall_ms = $4 WHERE lived_ms < $1";
+    let boot = now.boot.0.to_be_bytes().to_vec();
+    let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+        (&lived.column(), Type::INT8),
+        (&boot, Type::BYTEA),
+        (&now.boottime.0.cast_signed(), Type::INT8),
+        (&now.wall_ms.cast_signed(), Type::INT8),
+    ];
+    session.rows(OLDER, &parameters).await?;
+    Ok(())
+}
+
+impl What {
+    fn column(self) -> i16 {
+        match self {
+            Self::Answers => 0,
+            Self::Identities => 1,
+        }
+    }
+
+    fn remembered(self, remember: Remember) -> Millis {
+        match self {
+            Self::Answers => remember.answers,
+            Self::Identities => remember.identities,
+        }
+    }
+
+    /// A lap through answers passes every operation that is remembered.
+    fn lap(self, remember: Remember) -> Millis {
+        match self {
+            Self::Answers => remember.answers.max(LAP),
+            Self::Identities => LAP,
+        }
+    }
+
+    pub(super) fn statement(self) -> String {
+        let gone = match self {
+            Self::Answers => ANSWERS,
+            Self::Identities => IDENTITIES,
+        };
+        format!("{NEXT}{gone}{TOLD}")
+    }
+}

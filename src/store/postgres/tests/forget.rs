@@ -1,0 +1,175 @@
+//! Forgetting, by the register's own age: what goes when, what never does, and who does it.
+
+use super::*;
+use crate::protocol::command::Ruling;
+use crate::protocol::rejection::Rejection;
+use crate::store::postgres::session::Session;
+
+/// Until nothing is left that is old.
+async fn tend(party: &Party) -> (u64, u64) {
+    let (mut answers, mut identities) = (0, 0);
+    let mut session: Option<Session> = None;
+    loop {
+        let tended = party.backend.tend(&mut session).await.unwrap();
+        answers += tended.purged.answers;
+        identities += tended.purged.identities;
+        if !tended.more {
+            return (answers, identities);
+        }
+    }
+}
+
+fn count(database: &Database, table: &str) -> u64 {
+    let sql = format!("SELECT count(*) FROM fencepost.{table}");
+    database.query(&sql).parse().unwrap()
+}
+
+fn lived(database: &Database) -> u64 {
+    database
+        .query("SELECT lived_ms FROM fencepost.register")
+        .parse()
+        .unwrap()
+}
+
+async fn rule(party: &Party, admit: &Admit) -> Ruling {
+    let repeat = c::again(admit);
+    party.register.admit(repeat).await.unwrap().admission.ruling
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_goes_first_then_the_identity_but_nothing_unsettled_and_no_fence() {
+    let database = database();
+    let clock = machine(1);
+    let a = join_with(&database, A, LONG, clock.clock()).await;
+    let at = clock.now();
+    let now = |admit: Admit| Admit { at, ..admit };
+    let (done, open) = (
+        now(c::fenced("done", "r", "1", A)),
+        now(c::admit("open", A)),
+    );
+    a.carry_out(&done, c::applied()).await;
+    a.carry_out(&open, c::interrupted()).await;
+    let events = count(&database, "events");
+    clock.pass(Millis(HOUR - 1));
+    assert_eq!(tend(&a).await, (0, 0));
+    assert!(matches!(rule(&a, &done).await, Ruling::Replay { .. }));
+    clock.pass(Millis(1));
+    assert_eq!(tend(&a).await, (1, 0));
+    let expired = rule(&a, &done).await;
+    assert!(
+        matches!(expired, Ruling::Refused(Rejection::AnswerExpired(_))),
+        "{expired:?}"
+    );
+    assert_eq!(count(&database, "events"), events);
+    clock.pass(Millis(9 * HOUR));
+    assert_eq!(tend(&a).await, (0, 1));
+    assert_eq!(count(&database, "operations"), 1);
+    assert_eq!(count(&database, "fences"), 1);
+    let kept = c::resource_key("r");
+    let resource = a.register.read().resource(&kept).await.unwrap().unwrap();
+    assert_eq!(resource.last_completed, None);
+    assert_eq!(a.state("open").await, "UNCERTAIN");
+    let story = a
+        .register
+        .read()
+        .operation(&c::key("open"), true)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(!story.events.is_empty() && story.request.is_some());
+    assert_eq!(
+        count(&database, "events"),
+        story.events.len() as u64,
+        "the other story is gone"
+    );
+}
+
+/// A step is bounded; and one that was settled late is passed, and found in the next lap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_is_bounded_and_what_was_settled_late_goes_in_the_next_lap() {
+    let database = database();
+    let clock = machine(1);
+    let a = join_with(&database, A, LONG, clock.clock()).await;
+    let open = Admit {
+        at: clock.now(),
+        ..c::admit("open", A)
+    };
+    let permit = a.granted(&open).await;
+    let begun = clock.now().wall_ms;
+    database.query(&format!(
+        "INSERT INTO fencepost.operations (identity, version, tenant, upstream, principal, id, incarnation,
+             state, unsettled, first_seen_wall_ms, record, answer, settled_ms)
+         SELECT decode(md5(n::text), 'hex'), 1, 't', 'u', '', n::text::bytea, 0, 'COMPLETED', false,
+             {begun}, '', 'answer', {begun} FROM generate_series(1, 1200) n"
+    ));
+    clock.pass(Millis(2 * HOUR));
+    let mut session = None;
+    let first = a.backend.tend(&mut session).await.unwrap();
+    assert_eq!((first.purged.answers, first.more), (499, true));
+    assert_eq!(tend(&a).await, (701, 0));
+    a.register
+        .record(&permit.finish(c::applied()), clock.now())
+        .await
+        .unwrap();
+    clock.pass(Millis(2 * HOUR));
+    assert_eq!(tend(&a).await, (0, 0), "it was passed when it was in doubt");
+    clock.pass(Millis(20 * HOUR));
+    // The first look finds that the lap is over, the second one begins the next.
+    let (mut answers, mut identities) = tend(&a).await;
+    for _ in 0..2 {
+        let more = tend(&a).await;
+        (answers, identities) = (answers + more.0, identities + more.1);
+    }
+    assert_eq!((answers, identities), (1, 1201));
+    assert_eq!(count(&database, "operations"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_look_after_one_register_do_not_wait_for_each_other() {
+    let database = database();
+    let clock = machine(1);
+    let a = join_with(&database, A, LONG, clock.clock()).await;
+    let admit = Admit {
+        at: clock.now(),
+        ..c::admit("a", A)
+    };
+    a.carry_out(&admit, c::applied()).await;
+    clock.pass(Millis(2 * HOUR));
+    let other = a.backend.connector.connect().await.unwrap();
+    other
+        .script("BEGIN; SELECT pg_advisory_xact_lock(5064650310776221557)")
+        .await
+        .unwrap();
+    assert_eq!(tend(&a).await, (0, 0));
+    other.script("ROLLBACK").await.unwrap();
+    assert_eq!(tend(&a).await, (1, 0));
+}
+
+/// It grows older by the clocks that count suspend of whoever is there, and by nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_whose_wall_clocks_disagree_make_no_register_older() {
+    let database = database();
+    let (one, two) = (machine(1), machine(2));
+    two.step_wall(365 * 24 * 3_600_000);
+    let a = join_with(&database, A, LONG, one.clock()).await;
+    let begun = lived(&database);
+    one.pass(Millis(1_000));
+    tend(&a).await;
+    assert_eq!(lived(&database), begun + 1_000);
+    for _ in 0..3 {
+        let b = join_with(&database, B, LONG, two.clock()).await;
+        tend(&b).await;
+        tend(&a).await;
+        b.register.read().close().await.unwrap();
+    }
+    assert_eq!(lived(&database), begun + 1_000);
+    one.pass(Millis(1_000));
+    tend(&a).await;
+    // Whoever is behind hears of it with the next beat.
+    let b = join_with(&database, C, LONG, two.clock()).await;
+    one.pass(Millis(5_000));
+    tend(&a).await;
+    b.beat().await;
+    tend(&b).await;
+    assert_eq!(lived(&database), begun + 7_000);
+}

@@ -1,0 +1,144 @@
+//! Signs of life, declarations, and what is left to whoever thaws.
+
+use super::*;
+use crate::protocol::operation::Effect;
+use crate::store::StoreError;
+
+fn beats(database: &Database, of: InstanceId) -> i64 {
+    let id = format!("{:032x}", of.0);
+    let sql = format!("SELECT beat FROM fencepost.instances WHERE id = '\\x{id}'");
+    database.query(&sql).parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_instance_carried_that_froze_is_uncertain_once_it_is_declared_dead() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let b = join(&database, B, SOON).await;
+    let admit = c::admit("a", A);
+    let _permit = a.granted(&admit).await;
+    assert!(b.sees_in_flight(&admit, c::at(1)).await);
+    a.freeze().await;
+    until("it is declared dead", async || b.takes_for_dead(A)).await;
+    assert!(!b.sees_in_flight(&admit, c::at(1)).await);
+    // Whoever comes now knows it from the start.
+    let late = join(&database, C, LONG).await;
+    assert!(late.takes_for_dead(A));
+    assert!(!late.takes_for_dead(B));
+}
+
+/// Its transactions are signs of life.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_commits_needs_no_beat() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let b = join(&database, B, SOON).await;
+    a.freeze().await;
+    let begun = beats(&database, B);
+    let mut number = 0;
+    // Three times as long as it takes to be dead.
+    while beats(&database, B) < begun + 21 {
+        a.carry_out(&c::admit(&format!("{number}"), A), c::applied())
+            .await;
+        number += 1;
+        assert!(!b.takes_for_dead(A));
+    }
+    until("it has done nothing for long", async || b.takes_for_dead(A)).await;
+}
+
+/// Contract §3 and §8: what a thawed owner knows is late evidence; it admits nothing under its old name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_thaws_is_heard_admits_nothing_and_goes_on_as_another() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let b = join(&database, B, SOON).await;
+    let (first, second) = (c::admit("first", A), c::admit("second", A));
+    let permit = a.granted(&first).await;
+    let _other = a.granted(&second).await;
+    a.freeze().await;
+    until("it is declared dead", async || b.takes_for_dead(A)).await;
+
+    let refused = a.register.admit(c::admit("third", A)).await;
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
+    let receipt = permit.finish(c::applied());
+    let recorded = a.register.record(&receipt, c::at(900)).await.unwrap();
+    assert_eq!(recorded.effect, Effect::Changed);
+    assert_eq!(b.state("first").await, "COMPLETED");
+
+    a.beat().await;
+    let now = a.register.instance();
+    assert_ne!(now, A);
+    a.carry_out(&c::admit("third", now), c::applied()).await;
+    // An attempt that was asked for before is made by nobody.
+    let stale = a.register.admit(c::admit("fourth", A)).await;
+    assert!(
+        matches!(stale, Err(StoreError::Unavailable(_))),
+        "{stale:?}"
+    );
+    // It still knows what it began, and the others still do not wait for it.
+    assert!(a.sees_in_flight(&second, c::at(1)).await);
+    assert!(!b.sees_in_flight(&second, c::at(1)).await);
+    b.beat().await;
+    assert!(!b.takes_for_dead(now));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_stops_in_order_leaves_at_once() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let b = join(&database, B, LONG).await;
+    let admit = c::admit("a", A);
+    let _permit = a.granted(&admit).await;
+    a.register.read().close().await.unwrap();
+    assert!(b.sees_in_flight(&admit, c::at(1)).await);
+    b.beat().await;
+    assert!(!b.sees_in_flight(&admit, c::at(1)).await);
+}
+
+/// The declaration is guarded: whatever it did since it was looked at outruns it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declaration_comes_too_late_for_whoever_has_moved() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let declare = |beat: i64, position: i64| {
+        let id = format!("{:032x}", A.0);
+        let sql = format!(
+            "SELECT count(*) FROM fencepost.declare_1(ARRAY['\\x{id}'::bytea], ARRAY[{beat}::bigint],
+             ARRAY[{position}::bigint])"
+        );
+        database.query(&sql)
+    };
+    a.freeze().await;
+    let beat = beats(&database, A);
+    a.carry_out(&c::admit("a", A), c::applied()).await;
+    assert_eq!(declare(beat, 0), "0");
+    assert_eq!(declare(beat, 2), "1");
+}
+
+/// The graves of those who left nothing are cleared in time; those who left something keep theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_long_dead_are_forgotten_unless_something_of_theirs_is_unsettled() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    a.carry_out(&c::admit("a", A), c::applied()).await;
+    a.register.read().close().await.unwrap();
+    let b = join(&database, B, LONG).await;
+    let _left = b.granted(&c::admit("b", B)).await;
+    b.register.read().close().await.unwrap();
+    let clock = machine(1);
+    let late = join_with(&database, C, LONG, clock.clock()).await;
+    let there = || database.query("SELECT count(*) FROM fencepost.instances");
+    late.beat().await;
+    assert_eq!(there(), "3");
+    clock.pass(Millis(HOUR + 1));
+    late.beat().await;
+    assert_eq!(there(), "2");
+    late.beat().await;
+    assert!(
+        late.takes_for_dead(B) && !late.takes_for_dead(A),
+        "forgotten"
+    );
+}
