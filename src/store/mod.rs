@@ -16,6 +16,7 @@ mod codec;
 mod conformance;
 mod load;
 pub mod memory;
+pub mod moving;
 pub mod permit;
 pub mod postgres;
 mod recent;

@@ -19,11 +19,14 @@ use tempfile::TempDir;
 
 use super::memory::MemoryBackend;
 use super::postgres::servers::{Database, shared};
-use super::seal::MasterKey;
+use super::seal::{KEY_LEN, MasterKey};
 use super::{Backend, Register, postgres, sqlite};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::Millis;
+
+/// Of shared registers that are made here.
+const KEY: [u8; KEY_LEN] = [7; KEY_LEN];
 
 /// A register under test, that can be restarted.
 pub(super) struct Subject {
@@ -34,7 +37,8 @@ pub(super) struct Subject {
 enum Kind {
     Memory(MemoryBackend),
     Sqlite(TempDir),
-    Postgres(Database),
+    /// And the key that it is sealed with.
+    Postgres(Database, [u8; KEY_LEN]),
 }
 
 impl Subject {
@@ -58,8 +62,8 @@ impl Subject {
     async fn postgres() -> Self {
         let database = shared().database();
         Self {
-            register: open_postgres(&database, next_instance()).await,
-            kind: Kind::Postgres(database),
+            register: open_postgres(&database, KEY, next_instance()).await,
+            kind: Kind::Postgres(database, KEY),
         }
     }
 
@@ -81,13 +85,42 @@ impl Subject {
         self.register = match &self.kind {
             Kind::Memory(backend) => Register::new(Arc::new(backend.reopened(instance)), instance),
             Kind::Sqlite(dir) => open_sqlite(dir, instance).await,
-            Kind::Postgres(database) => open_postgres(database, instance).await,
+            Kind::Postgres(database, key) => open_postgres(database, *key, instance).await,
         };
+    }
+
+    /// All of it in another database, by way of a file.
+    async fn moved(self) -> Self {
+        self.register.read().close().await.unwrap();
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("moved.jsonl");
+        let clock = Clock::system().unwrap();
+        let (key, exported) = match &self.kind {
+            Kind::Memory(_) => panic!("it lies nowhere"),
+            Kind::Sqlite(dir) => {
+                let key = std::fs::read(dir.path().join("key")).unwrap();
+                let exported = sqlite::export(sqlite_options(dir), &clock, &file).unwrap();
+                (key.try_into().unwrap(), exported)
+            }
+            Kind::Postgres(database, key) => {
+                let exported = postgres::export(&database.url(), &file, &clock)
+                    .await
+                    .unwrap();
+                (*key, exported)
+            }
+        };
+        let database = shared().database();
+        let imported = postgres::import(&database.url(), &file).await.unwrap();
+        assert_eq!(imported, exported);
+        Self {
+            register: open_postgres(&database, key, next_instance()).await,
+            kind: Kind::Postgres(database, key),
+        }
     }
 }
 
-async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
-    let options = sqlite::Options {
+fn sqlite_options(dir: &TempDir) -> sqlite::Options {
+    sqlite::Options {
         path: dir.path().to_owned(),
         create: true,
         ephemeral: true,
@@ -99,20 +132,23 @@ async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
         witness: None,
         restored: sqlite::Restored::Refuse,
         reserve: 0,
-    };
+    }
+}
+
+async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
     let owner = sqlite::Owner {
         instance,
         clock: Clock::system().unwrap(),
         committed: Arc::new(|_, _| {}),
     };
-    let opened = sqlite::open(options, owner).await.unwrap();
+    let opened = sqlite::open(sqlite_options(dir), owner).await.unwrap();
     Register::new(opened.backend, instance)
 }
 
-async fn open_postgres(database: &Database, instance: InstanceId) -> Register {
+async fn open_postgres(database: &Database, key: [u8; KEY_LEN], instance: InstanceId) -> Register {
     let options = postgres::Options {
         url: database.url(),
-        keys: vec![MasterKey::new([7; 32])],
+        keys: vec![MasterKey::new(key)],
         migrate: true,
         name: "conformance".to_owned(),
         tenant: commands::TENANT.to_owned(),

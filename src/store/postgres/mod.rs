@@ -29,8 +29,10 @@ mod batch;
 mod identity;
 mod known;
 mod lane;
+mod moving;
 mod opening;
 mod read;
+mod restored;
 mod rows;
 #[cfg(test)]
 #[path = "../../../tests/servers/mod.rs"]
@@ -49,7 +51,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use moving::{export, import};
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, open};
+pub use restored::{Accepted, Difference, Server, Standing, accept_restored, compare};
 
 use super::{
     Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
@@ -76,6 +80,11 @@ pub struct PostgresBackend {
 }
 
 impl PostgresBackend {
+    /// Is anything admitted, and what was decided about that?
+    pub fn standing(&self) -> Standing {
+        self.shared.ground.standing()
+    }
+
     async fn carry_out(
         &self,
         command: Command,

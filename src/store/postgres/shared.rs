@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::restored::Ground;
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::view::Living;
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     pub(super) instance: InstanceId,
     pub(super) clock: Clock,
     pub(super) sealer: Sealer,
+    /// Is the register whole, as far as anybody knows?
+    pub(super) ground: Ground,
     epoch: AtomicU64,
     age: Mutex<Age>,
     living: Mutex<Living>,
@@ -40,6 +43,7 @@ impl Shared {
             instance,
             clock,
             sealer,
+            ground: Ground::default(),
             epoch: AtomicU64::new(epoch),
             age: Mutex::new(age),
             living: Mutex::new(Living::Among(vec![instance])),

@@ -1,6 +1,8 @@
 //! What only a register with many owners can get wrong.
 
+mod moving;
 mod races;
+mod restored;
 mod unknown;
 
 use super::servers::Database;
@@ -11,21 +13,28 @@ use crate::store::conformance::commands::TENANT;
 use crate::store::seal::MasterKey;
 use std::sync::Arc;
 
-/// A sidecar that reaches its database at this URL.
-async fn sidecar(url: String, instance: u128) -> Arc<PostgresBackend> {
-    let options = Options {
+fn options(url: String, instance: u128) -> Options {
+    Options {
         url,
         keys: vec![MasterKey::new([7; 32])],
         migrate: true,
         name: format!("sidecar-{instance}"),
         tenant: TENANT.to_owned(),
-    };
-    let owner = Owner {
+    }
+}
+
+fn owner(instance: u128) -> Owner {
+    Owner {
         instance: InstanceId(instance),
         clock: Clock::system().unwrap(),
         committed: Box::new(|_, _| {}),
-    };
-    open(options, owner).await.unwrap().backend
+    }
+}
+
+/// A sidecar that reaches its database at this URL.
+async fn sidecar(url: String, instance: u128) -> Arc<PostgresBackend> {
+    let opened = open(options(url, instance), owner(instance)).await;
+    opened.unwrap().backend
 }
 
 async fn sidecars(database: &Database, count: u128) -> Vec<Arc<PostgresBackend>> {

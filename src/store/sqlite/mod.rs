@@ -17,6 +17,7 @@ mod keys;
 mod load;
 mod locator;
 mod migrate;
+mod moving;
 mod open_error;
 mod opening;
 mod persist;
@@ -49,6 +50,7 @@ use crate::protocol::operation::Operation;
 use crate::protocol::view::{Living, Record};
 
 pub use backup::{BackupError, Copied, backup};
+pub use moving::{export, take_back};
 pub use open_error::OpenError;
 pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};
 pub use purge::{Purged, Remember};
