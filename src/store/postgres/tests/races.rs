@@ -305,7 +305,7 @@ async fn one_identity_is_sent_once_whatever_resource_it_names() {
         let mut all = tokio::task::JoinSet::new();
         for (own, register) in (1..).zip(registers.clone()) {
             all.spawn(async move {
-                let (id, resource) = (format!("same-{round}"), format!("r-{own}"));
+                let (id, resource) = (format!("same-{round}"), format!("r-{round}-{own}"));
                 let admit = Admit {
                     meaning: c::meaning(round),
                     ..c::fenced(&id, &resource, "1", InstanceId(own))
