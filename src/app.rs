@@ -10,6 +10,7 @@
 //! What it does not do: decide, or read files but for those the config names.
 
 mod gateways;
+pub mod moving;
 pub mod reload;
 pub mod stopped;
 mod watch;
@@ -46,6 +47,7 @@ use crate::protocol::time::Millis;
 use crate::proxy::doors::{Doors, Place};
 use crate::proxy::front::Shared;
 use crate::reconcile::Reconciler;
+use crate::store::moving::MoveError;
 use crate::store::seal::MasterKey;
 use crate::store::sqlite::{self, BackupError, OpenError, Remember, Restored, SqliteBackend};
 use crate::store::{Register, StoreError};
@@ -82,6 +84,9 @@ pub enum AppError {
     /// The register cannot be copied.
     #[error("the register at {path} was not copied", path = .0.display())]
     Backup(std::path::PathBuf, #[source] BackupError),
+    /// A register was not moved, or not accepted.
+    #[error(transparent)]
+    Moving(#[from] MoveError),
     /// An upstream cannot be used.
     #[error("the upstream `{0}` cannot be used")]
     Upstream(String, #[source] EndpointError),
@@ -309,13 +314,18 @@ fn restored(config: &Config, accept: bool) -> Restored {
     if !accept {
         return Restored::Refuse;
     }
+    Restored::Accept {
+        quiet: longest_request(config),
+    }
+}
+
+/// The longest that a request can be under way.
+fn longest_request(config: &Config) -> Millis {
     let longest = config.upstreams.iter().map(|upstream| {
         let timeouts = &upstream.timeouts;
         timeouts.dispatch.plus(timeouts.response)
     });
-    Restored::Accept {
-        quiet: longest.max().unwrap_or_default(),
-    }
+    longest.max().unwrap_or_default()
 }
 
 fn millis(length: Duration) -> Millis {

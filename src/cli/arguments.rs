@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::moving;
 use crate::config::Secret;
 
 /// A sidecar fencing proxy: at most one accepted effect per operation, given the upstream's declared
@@ -237,6 +238,15 @@ pub(super) enum Store {
     /// Copy the register, also while an instance is running on it. The key is not copied: keep it
     /// elsewhere, and apart from the copy.
     Backup(StoreBackup),
+    /// Write everything in a register to a file, to move it. It admits nothing any more.
+    Export(moving::Export),
+    /// Make a register in PostgreSQL out of such a file.
+    Import(moving::Import),
+    /// Use an embedded register again that was exported: only if the file is used nowhere, and never will be.
+    TakeBack(moving::TakeBack),
+    /// Use a register in PostgreSQL as it is, although it may have lost commits. It starts a new epoch, which
+    /// makes every token of before stale, and nothing is admitted until what was under way must have ended.
+    AcceptRestored(moving::AcceptRestored),
 }
 
 #[derive(Args)]
@@ -325,7 +335,7 @@ impl VerdictWord {
     clippy::unnecessary_wraps,
     reason = "the shape of a value parser; every text is a token"
 )]
-fn secret(text: &str) -> Result<Secret, Infallible> {
+pub(super) fn secret(text: &str) -> Result<Secret, Infallible> {
     Ok(Secret::new(text))
 }
 
@@ -356,6 +366,13 @@ mod tests {
             "fencepost store backup --to f",
             "fencepost store backup --register /r",
             "fencepost store backup --register /r --config f.yaml --to f",
+            "fencepost store export --to f",
+            "fencepost store export --register /r",
+            "fencepost store export --register /r --database postgres://h/d --to f",
+            "fencepost store import --from f",
+            "fencepost store take-back",
+            "fencepost store accept-restored --database postgres://h/d",
+            "fencepost store accept-restored --database postgres://h/d --quiet 1m --config f.yaml",
         ] {
             match Arguments::try_parse_from(bad.split(' ')) {
                 Err(usage) => assert_eq!(usage.exit_code(), 2, "{bad}"),

@@ -13,6 +13,7 @@ pub mod demo;
 mod explain;
 mod failure;
 mod instance;
+mod moving;
 mod operations;
 mod report;
 mod resources;
@@ -59,7 +60,7 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
         Command::Operations(command) => one_thread()?.block_on(operations::run(&command, json)),
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
         Command::Report(command) => one_thread()?.block_on(report::run(&command, json)),
-        Command::Store(command) => store::run(&command, json),
+        Command::Store(command) => one_thread()?.block_on(store::run(&command, json)),
         Command::Version => Ok(version::text(json)),
     }
 }

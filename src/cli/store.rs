@@ -9,14 +9,19 @@ use serde_json::json;
 
 use super::arguments::{Store, StoreBackup};
 use super::failure::Failure;
+use super::moving;
 use super::table::{clean, shell_word};
 use crate::app::stopped;
 use crate::config;
 
 /// Does it; answers what to print.
-pub(super) fn run(command: &Store, json: bool) -> Result<String, Failure> {
+pub(super) async fn run(command: &Store, json: bool) -> Result<String, Failure> {
     match command {
         Store::Backup(backup) => self::backup(backup, json),
+        Store::Export(export) => moving::export(export, json).await,
+        Store::Import(import) => moving::import(import, json).await,
+        Store::TakeBack(back) => moving::take_back(back, json).await,
+        Store::AcceptRestored(accept) => moving::accept_restored(accept, json).await,
     }
 }
 

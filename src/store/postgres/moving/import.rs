@@ -25,11 +25,12 @@ use crate::store::{StoreError, codec};
 
 /// Makes the register of the file in a database that holds none.
 pub async fn import(url: &str, from: &Path) -> Result<Moved, MoveError> {
+    const REGISTER: &str = "SELECT 1 FROM fencepost.register";
+    const KNOW: &str = "ANALYZE fencepost.operations, fencepost.fences, fencepost.events";
     let session = super::reached(url).await?;
     session.script("BEGIN").await?;
     session.rows(LOCK, &[]).await?;
     if holds_tables(&session).await? {
-        const REGISTER: &str = "SELECT 1 FROM fencepost.register";
         if !session.rows(REGISTER, &[]).await?.is_empty() {
             return Err(MoveError::NotEmpty);
         }
@@ -40,7 +41,6 @@ pub async fn import(url: &str, from: &Path) -> Result<Moved, MoveError> {
     bury_owners(&session).await?;
     session.script("COMMIT").await?;
     // Estimates, for whoever plans and for whoever counts.
-    const KNOW: &str = "ANALYZE fencepost.operations, fencepost.fences, fencepost.events";
     if let Err(trouble) = session.script(KNOW).await {
         let error = trouble.into_store_error();
         tracing::warn!(error = %error, "the register is moved; its statistics were not made");

@@ -73,7 +73,7 @@ impl Ground {
     pub(super) fn why(&self) -> StoreError {
         self.closed().unwrap_or_else(|| {
             StoreError::Unavailable(
-                "the database may have lost commits: it is looked at".to_owned(),
+                "nothing is admitted by the register any more: it is looked at why".to_owned(),
             )
         })
     }
@@ -94,9 +94,10 @@ impl Ground {
         if standing.closed == closed {
             return;
         }
-        match &closed {
-            Some(why) => tracing::error!(why, "the register admits nothing"),
-            None => tracing::info!("the register admits"),
+        if let Some(why) = &closed {
+            tracing::error!(why, "the register admits nothing");
+        } else {
+            tracing::info!("the register admits");
         }
         standing.closed = closed;
     }
