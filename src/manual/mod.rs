@@ -8,5 +8,6 @@ pub mod answers;
 pub mod config;
 pub mod expressions;
 pub mod identity;
+pub mod moving;
 pub mod register;
 pub mod rolling_out;
