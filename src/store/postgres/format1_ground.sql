@@ -21,6 +21,9 @@ CREATE TABLE fencepost.ground (
     remembered_epoch bigint NOT NULL DEFAULT 0
 );
 
+-- Whoever may use the schema admits only on it.
+GRANT SELECT ON fencepost.ground TO PUBLIC;
+
 -- Of each instance that was not dead where another timeline begins: does it find all that it remembers?
 CREATE TABLE fencepost.confirmations (
     instance bytea PRIMARY KEY,

@@ -183,10 +183,11 @@ impl Lane {
         if !doubts.is_empty() {
             self.decide_carefully(doubts).await;
         }
+        let closed = self.shared.ground.closed();
         let (swift, careful): (Vec<Ask>, Vec<Ask>) = asks
             .into_iter()
             .filter_map(Ask::unless_withdrawn)
-            .filter_map(|ask| ask.unless_closed(self.shared.ground.closed()))
+            .filter_map(|ask| ask.unless_closed(closed.as_ref()))
             .partition(|ask| ask.swiftly);
         let mut careful = careful;
         if !swift.is_empty() {
@@ -683,11 +684,11 @@ impl Ask {
 
     /// On ground that admits nothing, whoever asks for an attempt is told so at once; what may have been
     /// admitted before is found out all the same.
-    fn unless_closed(self, closed: Option<StoreError>) -> Option<Self> {
+    fn unless_closed(self, closed: Option<&StoreError>) -> Option<Self> {
         let asks = matches!(*self.command, Command::Admit(_) | Command::Resend(_));
         match closed {
             Some(why) if asks && self.doubt.is_none() => {
-                self.tell(Err(why));
+                self.tell(Err(why.clone()));
                 None
             }
             Some(_) | None => Some(self),

@@ -178,7 +178,9 @@ async fn confirm(
 ) -> Result<Option<String>, Trouble> {
     const CONFIRM: &str =
         "SELECT c.epoch_begun, c.missing, c.witnesses FROM fencepost.confirm_1($1, $2, $3) c";
-    let own: Vec<_> = own.iter().map(|it| it.0.to_be_bytes().to_vec()).collect();
+    // One that has done nothing yet remembers that it was there.
+    let own = own.iter().chain([&shared.instance]);
+    let own: Vec<_> = own.map(|it| it.0.to_be_bytes().to_vec()).collect();
     let wall = shared.clock.now().wall_ms.cast_signed();
     let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
         (&own, Type::BYTEA_ARRAY),
