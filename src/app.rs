@@ -12,6 +12,7 @@
 pub mod direct;
 mod gateways;
 mod listeners;
+pub mod moving;
 mod register;
 pub mod reload;
 mod watch;
@@ -49,6 +50,7 @@ use crate::proxy::doors::Doors;
 use crate::proxy::front::Shared;
 use crate::proxy::tls::InboundTlsError;
 use crate::reconcile::Reconciler;
+use crate::store::moving::MoveError;
 use crate::store::sqlite::{BackupError, OpenError};
 use crate::store::{Register, StoreError, postgres};
 use crate::telemetry::metrics::Metrics;
@@ -82,10 +84,10 @@ pub enum AppError {
     /// Nobody can be trusted on the way to it.
     #[error("TLS towards the register at {0} cannot be set up")]
     Trust(String, #[source] EndpointError),
-    /// Only an embedded register is refused as restored.
+    /// A shared register is accepted once, for all its sidecars.
     #[error(
-        "this version does not ask whether a register in PostgreSQL was restored: start without \
-         --accept-restored"
+        "a register in PostgreSQL is accepted once for all its sidecars, by `fencepost store \
+         accept-restored`: start without --accept-restored"
     )]
     NothingToAccept,
     /// The pages of a shared register are the database's.
@@ -107,6 +109,9 @@ pub enum AppError {
     /// The register cannot be copied.
     #[error("the register at {path} was not copied", path = .0.display())]
     Backup(std::path::PathBuf, #[source] BackupError),
+    /// A register was not moved, or not accepted.
+    #[error(transparent)]
+    Moving(#[from] MoveError),
     /// An upstream cannot be used.
     #[error("the upstream `{0}` cannot be used")]
     Upstream(String, #[source] EndpointError),

@@ -32,7 +32,7 @@ use crate::store::sqlite::{self, BackupError, Copied, OpenError, Restored};
 use crate::store::{Backend, Register, Remember};
 
 /// Nothing is forgotten by whoever looks in.
-const FOR_EVER: Remember = Remember {
+pub(super) const FOR_EVER: Remember = Remember {
     answers: Millis(u64::MAX),
     identities: Millis(u64::MAX),
 };

@@ -204,13 +204,18 @@ fn restored(config: &Config, accept: bool) -> Restored {
     if !accept {
         return Restored::Refuse;
     }
+    Restored::Accept {
+        quiet: longest_request(config),
+    }
+}
+
+/// The longest that a request can be under way.
+pub(super) fn longest_request(config: &Config) -> Millis {
     let longest = config.upstreams.iter().map(|upstream| {
         let timeouts = &upstream.timeouts;
         timeouts.dispatch.plus(timeouts.response)
     });
-    Restored::Accept {
-        quiet: longest.max().unwrap_or_default(),
-    }
+    longest.max().unwrap_or_default()
 }
 
 fn millis(length: Duration) -> Millis {

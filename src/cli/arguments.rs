@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::moving;
 use crate::app::direct::Place;
 use crate::config::Secret;
 
@@ -266,6 +267,15 @@ pub(super) enum Store {
     /// Make the tables of a register in PostgreSQL, or bring them up to date. `serve` does so too, unless
     /// `register.postgres.migrate` is false.
     Migrate(StoreMigrate),
+    /// Write everything in a register to a file, to move it. It admits nothing any more.
+    Export(moving::Export),
+    /// Make a register in PostgreSQL out of such a file.
+    Import(moving::Import),
+    /// Use an embedded register again that was exported: only if the file is used nowhere, and never will be.
+    TakeBack(moving::TakeBack),
+    /// Use a register in PostgreSQL as it is, although it may have lost commits. It starts a new epoch, which
+    /// makes every token of before stale, and nothing is admitted until what was under way must have ended.
+    AcceptRestored(moving::AcceptRestored),
 }
 
 #[derive(Args)]
@@ -383,13 +393,13 @@ impl VerdictWord {
     clippy::unnecessary_wraps,
     reason = "the shape of a value parser; every text is a token"
 )]
-fn secret(text: &str) -> Result<Secret, Infallible> {
+pub(super) fn secret(text: &str) -> Result<Secret, Infallible> {
     Ok(Secret::new(text))
 }
 
 /// Reads where a register is. What is typed may hold a password: a complaint does not repeat it.
 #[derive(Clone)]
-struct PlaceParser;
+pub(super) struct PlaceParser;
 
 impl TypedValueParser for PlaceParser {
     type Value = Place;
@@ -442,6 +452,12 @@ mod tests {
             "fencepost store backup --to f",
             "fencepost store backup --register /r",
             "fencepost store backup --register /r --config f.yaml --to f",
+            "fencepost store export --to f",
+            "fencepost store export --register /r",
+            "fencepost store import --from f",
+            "fencepost store take-back",
+            "fencepost store accept-restored --register postgres://h/d",
+            "fencepost store accept-restored --quiet 1m",
         ] {
             match Arguments::try_parse_from(bad.split(' ')) {
                 Err(usage) => assert_eq!(usage.exit_code(), 2, "{bad}"),

@@ -13,6 +13,7 @@ pub mod demo;
 mod explain;
 mod failure;
 mod instance;
+mod moving;
 mod operations;
 mod reload;
 mod report;

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::arguments::{Store, StoreBackup, StoreMend, StoreMigrate};
 use super::failure::Failure;
+use super::moving;
 use super::table::{clean, shell_word};
 use crate::app::direct::{self, Place};
 use crate::config::{self, Config};
@@ -21,6 +22,10 @@ pub(super) async fn run(command: &Store, json: bool) -> Result<String, Failure> 
         Store::Backup(backup) => self::backup(backup, json),
         Store::Mend(mend) => self::mend(mend, json),
         Store::Migrate(migrate) => self::migrate(migrate, json).await,
+        Store::Export(export) => moving::export(export, json).await,
+        Store::Import(import) => moving::import(import, json).await,
+        Store::TakeBack(back) => moving::take_back(back, json).await,
+        Store::AcceptRestored(accept) => moving::accept_restored(accept, json).await,
     }
 }
 

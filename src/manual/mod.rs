@@ -8,6 +8,7 @@ pub mod answers;
 pub mod config;
 pub mod expressions;
 pub mod identity;
+pub mod moving;
 pub mod register;
 pub mod rolling_out;
 pub mod shared_register;

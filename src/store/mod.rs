@@ -16,6 +16,7 @@ mod codec;
 pub(crate) mod conformance;
 mod load;
 pub mod memory;
+pub mod moving;
 pub mod permit;
 pub mod postgres;
 mod recent;

@@ -16,7 +16,7 @@ use crate::dispatch::waiters::{Ended, Ticket, Waiters};
 use crate::protocol::command::Admit;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::policy::Order;
-use crate::store::conformance::{commands as c, open_postgres};
+use crate::store::conformance::{KEY, commands as c, open_postgres};
 use crate::store::postgres::servers::{Bouncer, Database, Pool, shared};
 use crate::store::{Register, Resent};
 use crate::telemetry::metrics::Metrics;
@@ -65,8 +65,8 @@ async fn end(ticket: &mut Ticket) -> Arc<Ended> {
 
 /// Two processes; how they get to the database is given.
 async fn two(database: &Database, url: &str) -> (Register, Looking) {
-    let a = open_postgres(database.url(), A).await;
-    let b = open_postgres(url.to_owned(), B).await;
+    let a = open_postgres(database.url(), KEY, A).await;
+    let b = open_postgres(url.to_owned(), KEY, B).await;
     (a, Looking::on(b))
 }
 

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::commits::{Counting, until_completed};
 use super::*;
 use crate::dispatch::abroad;
-use crate::store::conformance::open_postgres;
+use crate::store::conformance::{KEY, open_postgres};
 use crate::store::postgres::servers::{Database, shared};
 
 const OTHER: InstanceId = InstanceId(2);
@@ -19,7 +19,7 @@ struct Process {
 
 impl Process {
     async fn on(database: &Database, upstream: &Counting, rules: &str, own: InstanceId) -> Self {
-        let register = open_postgres(database.url(), own).await;
+        let register = open_postgres(database.url(), KEY, own).await;
         let bench = Bench::with(&[upstream.address], rules, register);
         let mut looks = JoinSet::new();
         looks.spawn(abroad::run(bench.dispatcher.clone()));

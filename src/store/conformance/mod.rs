@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use super::memory::MemoryBackend;
 use super::postgres::servers::{Database, shared};
-use super::seal::MasterKey;
+use super::seal::{KEY_LEN, MasterKey};
 use super::{Backend, Register, Remember, postgres, sqlite};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
@@ -30,6 +30,9 @@ const REMEMBER: Remember = Remember {
     identities: Millis(400 * 86_400_000),
 };
 
+/// Of shared registers that are made here.
+pub(crate) const KEY: [u8; KEY_LEN] = [7; KEY_LEN];
+
 /// A register under test, that can be restarted.
 pub(super) struct Subject {
     register: Register,
@@ -39,7 +42,8 @@ pub(super) struct Subject {
 enum Kind {
     Memory(MemoryBackend),
     Sqlite(TempDir),
-    Postgres(Database),
+    /// And the key that it is sealed with.
+    Postgres(Database, [u8; KEY_LEN]),
 }
 
 impl Subject {
@@ -63,8 +67,8 @@ impl Subject {
     async fn postgres() -> Self {
         let database = shared().database();
         Self {
-            register: open_postgres(database.url(), next_instance()).await,
-            kind: Kind::Postgres(database),
+            register: open_postgres(database.url(), KEY, next_instance()).await,
+            kind: Kind::Postgres(database, KEY),
         }
     }
 
@@ -86,13 +90,44 @@ impl Subject {
         self.register = match &self.kind {
             Kind::Memory(backend) => Register::new(Arc::new(backend.reopened(instance))),
             Kind::Sqlite(dir) => open_sqlite(dir, instance).await,
-            Kind::Postgres(database) => open_postgres(database.url(), instance).await,
+            Kind::Postgres(database, key) => open_postgres(database.url(), *key, instance).await,
         };
+    }
+
+    /// All of it in another database, by way of a file.
+    async fn moved(self) -> Self {
+        self.register.read().close().await.unwrap();
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("moved.jsonl");
+        let clock = Clock::system().unwrap();
+        let (key, exported) = match &self.kind {
+            Kind::Memory(_) => panic!("it lies nowhere"),
+            Kind::Sqlite(dir) => {
+                let key = std::fs::read(dir.path().join("key")).unwrap();
+                let exported = sqlite::export(sqlite_options(dir), &clock, &file).unwrap();
+                (key.try_into().unwrap(), exported)
+            }
+            Kind::Postgres(database, key) => {
+                let exported = postgres::export(&database.url(), None, &file, &clock)
+                    .await
+                    .unwrap();
+                (*key, exported)
+            }
+        };
+        let database = shared().database();
+        let imported = postgres::import(&database.url(), None, &file)
+            .await
+            .unwrap();
+        assert_eq!(imported, exported);
+        Self {
+            register: open_postgres(database.url(), key, next_instance()).await,
+            kind: Kind::Postgres(database, key),
+        }
     }
 }
 
-async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
-    let options = sqlite::Options {
+fn sqlite_options(dir: &TempDir) -> sqlite::Options {
+    sqlite::Options {
         path: dir.path().to_owned(),
         create: true,
         ephemeral: true,
@@ -101,22 +136,29 @@ async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
         witness: None,
         restored: sqlite::Restored::Refuse,
         reserve: 0,
-    };
+    }
+}
+
+async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
     let owner = sqlite::Owner {
         instance,
         clock: Clock::system().unwrap(),
         committed: Arc::new(|_, _| {}),
     };
-    let opened = sqlite::open(options, owner).await.unwrap();
+    let opened = sqlite::open(sqlite_options(dir), owner).await.unwrap();
     Register::new(opened.backend)
 }
 
 /// An instance on the database at that address.
-pub(crate) async fn open_postgres(url: String, instance: InstanceId) -> Register {
+pub(crate) async fn open_postgres(
+    url: String,
+    key: [u8; KEY_LEN],
+    instance: InstanceId,
+) -> Register {
     let options = postgres::Options {
         url,
         tls: None,
-        keys: vec![MasterKey::new([7; 32])],
+        keys: vec![MasterKey::new(key)],
         migrate: true,
         name: "conformance".to_owned(),
         tenant: commands::TENANT.to_owned(),

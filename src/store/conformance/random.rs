@@ -104,6 +104,15 @@ struct Script {
 }
 
 impl Script {
+    fn begun() -> Self {
+        Self {
+            instance: InstanceId(1_000_000),
+            now: 0,
+            number: 0,
+            granted: Vec::new(),
+        }
+    }
+
     fn attempt(&mut self) -> AttemptId {
         self.number += 1;
         AttemptId {
@@ -270,23 +279,63 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Cases that forget nothing between embedded and shared: every reading is the same, and what comes
+    /// then is answered as if nothing had been moved.
+    #[test]
+    fn what_is_moved_is_and_stays_what_it_was(
+        before in vec(step(), 1..40),
+        after in vec(step(), 1..30),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async { compare_moved(&before, &after).await });
+    }
+}
+
+async fn compare_moved(before: &[Step], after: &[Step]) {
+    let (mut tested, mut memory) = (Subject::sqlite().await, Subject::memory());
+    let mut script = Script::begun();
+    restart(&mut tested, &mut memory, &script).await;
+    run(before, &mut tested, &mut memory, &mut script).await;
+    // Both directions of the file.
+    for _ in 0..2 {
+        tested = tested.moved().await;
+        script.instance = InstanceId(script.instance.0 + 1);
+        restart(&mut tested, &mut memory, &script).await;
+        compare_tables(&tested, &memory).await;
+    }
+    run(after, &mut tested, &mut memory, &mut script).await;
+    compare_tables(&tested, &memory).await;
+}
+
 async fn compare(steps: &[Step], mut tested: Subject) {
     let mut memory = Subject::memory();
-    let mut script = Script {
-        instance: InstanceId(1_000_000),
-        now: 0,
-        number: 0,
-        granted: Vec::new(),
-    };
+    let mut script = Script::begun();
+    restart(&mut tested, &mut memory, &script).await;
+    run(steps, &mut tested, &mut memory, &mut script).await;
+    compare_tables(&tested, &memory).await;
+    tested.restart_as(script.instance).await;
+    compare_tables(&tested, &memory).await;
+}
+
+async fn restart(tested: &mut Subject, memory: &mut Subject, script: &Script) {
     tested.restart_as(script.instance).await;
     memory.restart_as(script.instance).await;
+}
+
+async fn run(steps: &[Step], tested: &mut Subject, memory: &mut Subject, script: &mut Script) {
     for step in steps {
         script.now += 10;
         match step {
             Step::Restart => {
                 script.instance = InstanceId(script.instance.0 + 1);
-                tested.restart_as(script.instance).await;
-                memory.restart_as(script.instance).await;
+                restart(tested, memory, script).await;
             }
             Step::Pass(ms) => script.now += ms,
             Step::Admit(_)
@@ -304,9 +353,6 @@ async fn compare(steps: &[Step], mut tested: Subject) {
             }
         }
     }
-    compare_tables(&tested, &memory).await;
-    tested.restart_as(script.instance).await;
-    compare_tables(&tested, &memory).await;
 }
 
 async fn compare_tables(tested: &Subject, memory: &Subject) {

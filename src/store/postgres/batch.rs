@@ -6,6 +6,7 @@
 //!
 //! What it does not do: decide, or try again.
 
+use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::identity::{self, Shared};
@@ -33,6 +34,19 @@ pub(super) enum Verdict {
     Dead,
     /// Another epoch is in force.
     AnotherEpoch,
+    /// Nothing is admitted on the server's present ground.
+    Closed,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Of each decision, in their order.
+    pub(super) verdicts: Vec<Verdict>,
+    /// Transactions of the instance, this one included; `None`: it is declared dead.
+    pub(super) position: Option<u64>,
+    /// Is nothing admitted on this ground?
+    pub(super) closed: bool,
 }
 
 /// A decision with what it was decided on.
@@ -162,10 +176,10 @@ pub(super) fn in_lock_order<T>(mut decided: Vec<(Item, T)>) -> Vec<(Item, T)> {
     decided
 }
 
-const WRITE: &str = "SELECT fencepost.write_1(
+const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed FROM fencepost.write_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
-    $43, $44)";
+    $43, $44, $45) w";
 
 type Bytes = Vec<Vec<u8>>;
 type MaybeBytes = Vec<Option<Vec<u8>>>;
@@ -327,16 +341,21 @@ impl Columns {
         self.note_firsts.push(identity::of(&note.first));
     }
 
-    /// Writes them. A verdict for each, in their order.
+    /// Writes them. `reached`: how many transactions the instance remembers to have committed.
     pub(super) async fn write(
         &self,
         session: &Session,
         own: InstanceId,
         epoch: u64,
-    ) -> Result<Vec<Verdict>, Trouble> {
-        let (own, epoch) = (own.0.to_be_bytes(), epoch.cast_signed());
+        reached: u64,
+    ) -> Result<Written, Trouble> {
+        let (own, epoch, reached) = (
+            own.0.to_be_bytes(),
+            epoch.cast_signed(),
+            reached.cast_signed(),
+        );
         let own = own.as_slice();
-        let parameters: [(&(dyn ToSql + Sync), Type); 44] = [
+        let parameters: [(&(dyn ToSql + Sync), Type); 45] = [
             (&own, Type::BYTEA),
             (&epoch, Type::INT8),
             (&self.admits, Type::BOOL_ARRAY),
@@ -381,17 +400,29 @@ impl Columns {
             (&self.event_of, Type::INT4_ARRAY),
             (&self.event_operations, Type::BYTEA_ARRAY),
             (&self.event_records, Type::BYTEA_ARRAY),
+            (&reached, Type::INT8),
         ];
         let rows = session.rows(WRITE, &parameters).await?;
-        let told: Vec<i16> = match rows.first() {
-            Some(row) => row.try_get(0).map_err(Unreadable::from)?,
-            None => Vec::new(),
-        };
-        if told.len() != self.admits.len() {
-            let text = format!("{} verdicts on {} decisions", told.len(), self.admits.len());
+        let written = rows.first().map(Written::read).transpose()?;
+        let written = written.unwrap_or_default();
+        if written.verdicts.len() != self.admits.len() {
+            let (told, asked) = (written.verdicts.len(), self.admits.len());
+            let text = format!("{told} verdicts on {asked} decisions");
             return Err(Trouble::Unreadable(StoreError::Corrupt(text)));
         }
-        Ok(told.into_iter().map(Verdict::of).collect())
+        Ok(written)
+    }
+}
+
+impl Written {
+    fn read(row: &Row) -> Result<Self, Unreadable> {
+        let told: Vec<i16> = row.try_get(0)?;
+        let position: Option<i64> = row.try_get(1)?;
+        Ok(Self {
+            verdicts: told.into_iter().map(Verdict::of).collect(),
+            position: position.map(i64::cast_unsigned),
+            closed: row.try_get(2)?,
+        })
     }
 }
 
@@ -401,6 +432,7 @@ impl Verdict {
             0 => Self::Written,
             2 => Self::Dead,
             3 => Self::AnotherEpoch,
+            4 => Self::Closed,
             _ => Self::Changed,
         }
     }

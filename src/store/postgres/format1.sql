@@ -189,7 +189,10 @@ $body$;
 
 -- Writes decisions, one after the other, each only if what it was decided on is still so. Answers for each:
 -- 0 written, 1 something changed meanwhile, 2 the instance is declared dead and admits nothing any more,
--- 3 another epoch is in force. A decision is written whole or not at all: where only its second half fails,
+-- 3 another epoch is in force, 4 nothing is admitted on this ground (`format1_ground.sql`). Answers too how
+-- many transactions of the instance there are, this one included, and whether nothing is admitted. `reached`:
+-- how many it remembers. Whoever closes the ground for good waits for those that have written the instance's
+-- row already; so that comes before the look at the ground. A decision is written whole or not at all: where only its second half fails,
 -- the whole transaction does (FP001), and everything is decided again.
 --
 -- Of each decision: the fence (NULL name: none; expected version, 0 for none yet, NULL: not looked at;
@@ -207,19 +210,23 @@ CREATE FUNCTION fencepost.write_1(
     note_of integer[], note_identities bytea[], note_tenants text[], note_upstreams bytea[],
     note_principals bytea[], note_ids bytea[], note_incarnations bigint[], note_records bytea[],
     note_firsts bytea[],
-    event_of integer[], event_operations bytea[], event_records bytea[])
-RETURNS smallint[]
+    event_of integer[], event_operations bytea[], event_records bytea[], reached bigint,
+    OUT position_now bigint, OUT closed boolean, OUT verdicts smallint[])
 LANGUAGE plpgsql AS $body$
 DECLARE
-    verdicts smallint[] := '{}';
     alive boolean;
     epoch_now bigint;
     shared bytea;
     newest bigint;
 BEGIN
-    UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead;
+    verdicts := '{}';
+    UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead
+    RETURNING position INTO position_now;
     alive := FOUND;
-    SELECT epoch INTO epoch_now FROM fencepost.register;
+    SELECT r.epoch,
+           g.doubt IS NOT NULL OR g.timeline <> fencepost.timeline_1()
+               OR coalesce(position_now <= reached, false)
+    INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g;
     -- Two equal requests without a key are decided one after the other, wherever they come in.
     FOR shared IN
         SELECT DISTINCT k.id FROM unnest(keyless_ids, keyless_seen) k(id, seen)
@@ -230,6 +237,10 @@ BEGIN
     FOR i IN 1 .. coalesce(array_length(admits, 1), 0) LOOP
         IF admits[i] AND NOT alive THEN
             verdicts := verdicts || 2::smallint;
+            CONTINUE;
+        END IF;
+        IF admits[i] AND closed THEN
+            verdicts := verdicts || 4::smallint;
             CONTINUE;
         END IF;
         IF admits[i] AND epoch_now <> epoch_seen THEN
@@ -341,7 +352,6 @@ BEGIN
         END LOOP;
         verdicts := verdicts || 0::smallint;
     END LOOP;
-    RETURN verdicts;
 END
 $body$;
 

@@ -20,8 +20,9 @@ use futures_util::future;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use super::batch::{Columns, Item, Verdict, in_lock_order};
+use super::batch::{Columns, Item, Verdict, Written, in_lock_order};
 use super::known::Known;
+use super::restored;
 use super::session::{Connector, Session};
 use super::shared::Shared;
 use super::trouble::Trouble;
@@ -46,6 +47,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// A transaction that has locked fences and goes no further, because this process stands still, is ended by the
 /// server: others wait for those fences. Longer than any statement is waited for here.
 const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
+/// Between two looks of a lane that nobody asks anything: has the connection ended, and does the register
+/// admit again?
+const WATCH: Duration = Duration::from_secs(1);
 
 /// What the lane is asked for.
 pub(super) enum Errand {
@@ -82,6 +86,8 @@ pub(super) struct Lane {
     connector: Connector,
     queue: mpsc::Receiver<Errand>,
     session: Option<Session>,
+    /// Was the ground looked at since the session was made, and found good?
+    stands: bool,
     memory: Known,
     /// Who writes, in this turn: nothing is written for an instance that is another one by then.
     own: InstanceId,
@@ -114,6 +120,7 @@ impl Lane {
             connector,
             queue,
             session: Some(session),
+            stands: false,
             memory,
             doubts: Vec::new(),
         }
@@ -122,17 +129,15 @@ impl Lane {
     /// Works until it is closed, or until nobody is left who could ask.
     pub(super) async fn run(mut self) {
         loop {
-            let first = if self.doubts.is_empty() {
-                match self.queue.recv().await {
-                    Some(first) => Some(first),
-                    None => return,
-                }
-            } else {
-                // Doubts are settled as soon as the database answers, whoever asks or not.
-                tokio::select! {
-                    first = self.queue.recv() => first,
-                    () = sleep(PAUSE) => None,
-                }
+            // Doubts are settled as soon as the database answers, whoever asks or not.
+            let is_idle = self.doubts.is_empty();
+            let pause = if is_idle { WATCH } else { PAUSE };
+            let first = tokio::select! {
+                first = self.queue.recv() => match first {
+                    None if is_idle => return,
+                    first => first,
+                },
+                () = sleep(pause) => None,
             };
             let work = self.gather(first);
             if let Some(closed) = self.turn(work).await {
@@ -173,6 +178,9 @@ impl Lane {
         } = work;
         self.own = self.shared.instance();
         if let Err(away) = self.connect().await {
+            if !asks.is_empty() || !proofs.is_empty() || !self.doubts.is_empty() {
+                self.shared.away(&away);
+            }
             refuse(asks, &away);
             for proof in proofs {
                 let _ = proof.send(Err(away.clone()));
@@ -183,9 +191,11 @@ impl Lane {
         if !doubts.is_empty() {
             self.decide_carefully(doubts).await;
         }
+        let closed = self.shared.ground.closed();
         let (swift, careful): (Vec<Ask>, Vec<Ask>) = asks
             .into_iter()
             .filter_map(Ask::unless_withdrawn)
+            .filter_map(|ask| ask.unless_closed(closed.as_ref()))
             .partition(|ask| ask.swiftly);
         let mut careful = careful;
         if !swift.is_empty() {
@@ -209,21 +219,41 @@ impl Lane {
             .as_ref()
             .is_some_and(|session| !session.is_closed())
         {
-            return Ok(());
+            return self.stand().await;
         }
         self.session = None;
+        self.stands = false;
         // Whatever was committed meanwhile was not by what is remembered.
         self.memory = Known::memory(self.shared.epoch());
-        match self.connector.connect().await {
-            Ok(session) => {
-                self.session = Some(session);
+        let session = self.connector.connect().await;
+        self.session = Some(session.map_err(Trouble::into_store_error)?);
+        self.stand().await
+    }
+
+    /// Looks at the ground, unless that was done.
+    async fn stand(&mut self) -> Result<(), StoreError> {
+        let Some(session) = self.session.as_ref().filter(|_| !self.stands) else {
+            return Ok(());
+        };
+        match restored::assess(session, &self.shared).await {
+            Ok(stands) => {
+                self.stands = stands;
                 Ok(())
             }
             Err(trouble) => {
-                let error = trouble.into_store_error();
-                self.shared.away(&error);
-                Err(error)
+                self.session = None;
+                Err(trouble.into_store_error())
             }
+        }
+    }
+
+    /// What a commit showed.
+    fn note(&mut self, written: &Written, epoch: u64) {
+        if written.closed {
+            self.stands = false;
+        } else if let Some(position) = written.position {
+            let now = self.shared.clock.now().boottime;
+            self.shared.ground.committed(self.own, position, epoch, now);
         }
     }
 
@@ -249,14 +279,14 @@ impl Lane {
             Ok(columns) => {
                 pass_before(&decided);
                 let begun = clock::boottime_us();
-                let written = columns.write(session, self.own, self.memory.epoch).await;
+                let written = self.write(session, columns, self.memory.epoch).await;
                 let took = clock::boottime_us().saturating_sub(begun);
                 self.shared.committed(took, decided.len());
                 written
             }
             Err(error) => Err(Trouble::Unreadable(error.clone())),
         };
-        self.conclude(decided, written)
+        self.conclude(decided, written, self.memory.epoch)
     }
 
     /// `None`: whatever is decided so is not to be believed.
@@ -293,11 +323,14 @@ impl Lane {
     fn conclude(
         &mut self,
         decided: Vec<Pending>,
-        written: Result<Vec<Verdict>, Trouble>,
+        written: Result<Written, Trouble>,
+        epoch: u64,
     ) -> Vec<Ask> {
         let mut again = Vec::new();
         match written {
-            Ok(verdicts) => {
+            Ok(written) => {
+                self.note(&written, epoch);
+                let verdicts = written.verdicts;
                 pass_after(&decided, &verdicts);
                 for ((item, (ask, reply)), verdict) in decided.into_iter().zip(verdicts) {
                     match verdict {
@@ -314,6 +347,10 @@ impl Lane {
                         Verdict::Dead => {
                             self.memory.forget(&item.key, item.resource.as_ref());
                             ask.tell(Err(self.shared.declared_dead(self.own)));
+                        }
+                        Verdict::Closed => {
+                            self.memory.forget(&item.key, item.resource.as_ref());
+                            self.put_off(vec![ask], &self.shared.ground.why());
                         }
                     }
                 }
@@ -405,7 +442,7 @@ impl Lane {
         self.memory.epoch = epoch;
         let mut asks = Vec::new();
         let whole = match &written {
-            Ok(verdicts) => verdicts.iter().all(|verdict| *verdict == Verdict::Written),
+            Ok(Written { verdicts, .. }) => verdicts.iter().all(|it| *it == Verdict::Written),
             Err(_) => false,
         };
         let lost = matches!(written, Err(Trouble::Lost(_)));
@@ -414,7 +451,7 @@ impl Lane {
                 self.memory.learn(resource, &mut reading);
             }
         }
-        asks.extend(self.conclude(decided, written));
+        asks.extend(self.conclude(decided, written, epoch));
         for settling in settled {
             match settling {
                 Settling::Tell(ask, reply) if whole => self.tell(ask, reply),
@@ -450,10 +487,10 @@ impl Lane {
         session: &Session,
         decided: &[Pending],
         epoch: u64,
-    ) -> Result<Vec<Verdict>, Trouble> {
+    ) -> Result<Written, Trouble> {
         if decided.is_empty() {
             session.script("COMMIT").await?;
-            return Ok(Vec::new());
+            return Ok(Written::default());
         }
         let columns = match columns(decided, &self.shared) {
             Ok(columns) => columns,
@@ -465,16 +502,26 @@ impl Lane {
         pass_before(decided);
         let begun = clock::boottime_us();
         let (written, ended) = future::join(
-            columns.write(session, self.own, epoch),
+            self.write(session, &columns, epoch),
             session.script("COMMIT"),
         )
         .await;
         let took = clock::boottime_us().saturating_sub(begun);
         self.shared.committed(took, decided.len());
         // A write that failed has turned the COMMIT into a ROLLBACK.
-        let verdicts = written?;
+        let written = written?;
         ended?;
-        Ok(verdicts)
+        Ok(written)
+    }
+
+    async fn write(
+        &self,
+        session: &Session,
+        columns: &Columns,
+        epoch: u64,
+    ) -> Result<Written, Trouble> {
+        let reached = self.shared.ground.reached(self.own);
+        columns.write(session, self.own, epoch, reached).await
     }
 
     /// Nothing was decided.
@@ -531,11 +578,16 @@ impl Lane {
         let Some(session) = self.session.as_ref() else {
             return Err(StoreError::Unavailable("no connection".to_owned()));
         };
-        let proved = Columns::default()
-            .write(session, self.own, self.memory.epoch)
-            .await;
+        let epoch = self.memory.epoch;
+        let proved = self.write(session, &Columns::default(), epoch).await;
         match proved {
-            Ok(_) => Ok(()),
+            Ok(written) => {
+                self.note(&written, epoch);
+                if written.closed {
+                    return Err(self.shared.ground.why());
+                }
+                Ok(())
+            }
             Err(trouble) => {
                 if matches!(trouble, Trouble::Lost(_)) {
                     self.session = None;
@@ -666,6 +718,19 @@ impl Ask {
             return None;
         }
         Some(self)
+    }
+
+    /// On ground that admits nothing, whoever asks for an attempt is told so at once; what may have been
+    /// admitted before is found out all the same.
+    fn unless_closed(self, closed: Option<&StoreError>) -> Option<Self> {
+        let asks = matches!(*self.command, Command::Admit(_) | Command::Resend(_));
+        match closed {
+            Some(why) if asks && self.doubt.is_none() => {
+                self.tell(Err(why.clone()));
+                None
+            }
+            Some(_) | None => Some(self),
+        }
     }
 
     fn tell(self, answer: Result<Answer, StoreError>) {

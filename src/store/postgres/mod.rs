@@ -33,8 +33,10 @@ mod identity;
 mod known;
 mod lane;
 mod life;
+mod moving;
 mod opening;
 mod read;
+mod restored;
 mod rows;
 #[cfg(test)]
 #[path = "../../../tests/servers/mod.rs"]
@@ -57,7 +59,9 @@ use tokio::time::timeout;
 
 pub use forget::Tended;
 pub use life::USUAL_LIMIT;
+pub use moving::{export, import};
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
+pub use restored::{Accepted, Difference, Server, Standing, accept_restored, compare};
 
 use super::{
     Backend, Elsewhere, OperationPage, OperationQuery, Pending, Remember, StoreError, Stored,
@@ -90,6 +94,11 @@ pub struct PostgresBackend {
 }
 
 impl PostgresBackend {
+    /// Is anything admitted, and what was decided about that?
+    pub fn standing(&self) -> Standing {
+        self.shared.ground.standing()
+    }
+
     async fn carry_out(
         &self,
         command: Command,

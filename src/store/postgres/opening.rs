@@ -37,11 +37,14 @@ pub const FORMAT: u32 = 1;
 const QUEUE: usize = 4_096;
 
 /// "Fencepost": who makes the tables holds it.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(5064650310776221556)";
+pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(5064650310776221556)";
 
 const TABLES: &str = include_str!("format1.sql");
 
 const TENANTS: &str = include_str!("format1_tenants.sql");
+
+/// What they stand on.
+const GROUND: &str = include_str!("format1_ground.sql");
 
 /// Which register, and how it is used.
 pub struct Options {
@@ -239,20 +242,13 @@ async fn establish(
     migrate: bool,
     now: &Moment,
 ) -> Result<About, OpenError> {
-    const FOUND: &str = "SELECT to_regclass('fencepost.register') IS NOT NULL";
     session.script("BEGIN").await?;
     session.rows(LOCK, &[]).await?;
-    let found = session.rows(FOUND, &[]).await?;
-    let is_there = match found.first() {
-        Some(row) => row.try_get(0).map_err(Unreadable::from)?,
-        None => false,
-    };
-    if !is_there {
+    if !holds_tables(session).await? {
         if !migrate {
             return Err(OpenError::Absent);
         }
-        session.script(TABLES).await?;
-        session.script(TENANTS).await?;
+        make_tables(session).await?;
     }
     let about = match recorded(session).await? {
         Some(about) => about,
@@ -260,6 +256,22 @@ async fn establish(
     };
     session.script("COMMIT").await?;
     Ok(about)
+}
+
+pub(super) async fn holds_tables(session: &Session) -> Result<bool, Trouble> {
+    const FOUND: &str = "SELECT to_regclass('fencepost.register') IS NOT NULL";
+    let found = session.rows(FOUND, &[]).await?;
+    match found.first() {
+        Some(row) => Ok(row.try_get(0).map_err(Unreadable::from)?),
+        None => Ok(false),
+    }
+}
+
+/// Inside a transaction.
+pub(super) async fn make_tables(session: &Session) -> Result<(), Trouble> {
+    session.script(TABLES).await?;
+    session.script(TENANTS).await?;
+    session.script(GROUND).await
 }
 
 async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {

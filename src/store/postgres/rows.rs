@@ -116,7 +116,8 @@ pub(super) fn note(row: &Row) -> Result<TwinNote, Unreadable> {
         .map_err(|malformed| Unreadable(malformed.of(&format_args!("twin's note {id:?}"))))
 }
 
-fn key(row: &Row) -> Result<OperationKey, Unreadable> {
+/// From the columns of `view_1`.
+pub(super) fn key(row: &Row) -> Result<OperationKey, Unreadable> {
     let principal: &[u8] = row.try_get("principal")?;
     let principal = match principal.try_into() {
         Ok(digest) => Principal::Hashed(digest),
@@ -132,7 +133,7 @@ fn key(row: &Row) -> Result<OperationKey, Unreadable> {
     })
 }
 
-fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
+pub(super) fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
     std::str::from_utf8(bytes).map_err(|_| corrupt("a name is not UTF-8"))
 }
 

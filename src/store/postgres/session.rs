@@ -124,6 +124,11 @@ impl Session {
             .map_err(|_elapsed| Trouble::late())??)
     }
 
+    /// Runs a statement that goes through whole tables, for as long as it takes: for operators' tools.
+    pub(super) async fn patient_rows(&self, statement: &str) -> Result<Vec<Row>, Trouble> {
+        Ok(self.client.query_typed(statement, &[]).await?)
+    }
+
     /// Runs statements that answer nothing.
     pub(super) async fn script(&self, statements: &str) -> Result<(), Trouble> {
         let done = self.client.batch_execute(statements);

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::abroad::Abroad;
+use super::restored::Ground;
 use crate::clock::Clock;
 use crate::protocol::company::Company;
 use crate::protocol::ids::InstanceId;
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub(super) abroad: Abroad,
     /// This instance is declared dead: somebody found that out.
     pub(super) found_dead: Notify,
+    /// Is the register whole, as far as anybody knows?
+    pub(super) ground: Ground,
     epoch: AtomicU64,
     age: Mutex<Age>,
     present: Mutex<Present>,
@@ -73,6 +76,7 @@ impl Shared {
             sealer,
             abroad: Abroad::default(),
             found_dead: Notify::new(),
+            ground: Ground::default(),
             epoch: AtomicU64::new(epoch),
             age: Mutex::new(age),
             present: Mutex::new(present),

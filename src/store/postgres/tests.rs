@@ -9,7 +9,9 @@ mod failures;
 mod forget;
 mod letters;
 mod life;
+mod moving;
 mod races;
+mod restored;
 mod takeover;
 mod unknown;
 
@@ -100,11 +102,18 @@ async fn try_join(
 ) -> Result<Arc<PostgresBackend>, OpenError> {
     let options = options(url, c::TENANT, dead_after);
     let owner = Owner {
-        instance,
         clock,
-        committed: Box::new(|_, _| {}),
+        ..owner(instance)
     };
     Ok(open(options, owner).await?.backend)
+}
+
+fn owner(instance: InstanceId) -> Owner {
+    Owner {
+        instance,
+        clock: Clock::system().unwrap(),
+        committed: Box::new(|_, _| {}),
+    }
 }
 
 fn options(url: String, tenant: &str, dead_after: Millis) -> Options {

@@ -28,8 +28,16 @@ const PRIVATE: u32 = 0o600;
 #[derive(Debug)]
 pub(super) struct Ground {
     dir: PathBuf,
-    // Closing the file gives the lock back.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Ground {
+    /// The end of the process gives the lock back, and so does closing the file, but not while a child that was
+    /// just started still has it too.
+    fn drop(&mut self) {
+        // It goes with the file at the latest.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl Ground {
@@ -43,7 +51,7 @@ impl Ground {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self {
                 dir: dir.to_owned(),
-                _lock: lock,
+                lock,
             }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse {
                 path: dir.to_owned(),

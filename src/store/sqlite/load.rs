@@ -342,7 +342,10 @@ pub(super) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], Faul
     optional_blob(row, column)?.ok_or_else(|| wrong_type(column))
 }
 
-fn optional_blob<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r [u8]>, Fault> {
+pub(super) fn optional_blob<'r>(
+    row: &'r Row<'_>,
+    column: usize,
+) -> Result<Option<&'r [u8]>, Fault> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         ValueRef::Blob(bytes) => Ok(Some(bytes)),

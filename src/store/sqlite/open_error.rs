@@ -164,6 +164,21 @@ pub enum OpenError {
         /// Bytes that are free.
         free: u64,
     },
+    /// Everything in it was moved elsewhere.
+    #[error(
+        "{path} was exported to be moved: two registers of one truth would both admit. If what was \
+         exported is used nowhere and never will be, take it back (`fencepost store take-back`)"
+    )]
+    Moved {
+        /// The register.
+        path: PathBuf,
+    },
+    /// It is in use where it is.
+    #[error("{path} was not moved: there is nothing to take back")]
+    NotMoved {
+        /// The register.
+        path: PathBuf,
+    },
     /// A register of an earlier format cannot be brought up to date; it was left as it is.
     #[error("{path} cannot be brought up to date")]
     Migration {

@@ -9,10 +9,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::Remember;
 use super::SqliteBackend;
+use super::about::About;
 use super::ground::{Ground, at};
 use super::identity::{self, Established};
 use super::open_error::OpenError;
@@ -25,7 +27,7 @@ use super::witness::Witness;
 use super::writer::{Parts, Writer};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
-use crate::protocol::time::Millis;
+use crate::protocol::time::{Millis, Moment};
 use crate::store::seal::{MasterKey, Sealer};
 
 /// Errands that wait at most; whoever comes later waits outside the queue.
@@ -99,7 +101,19 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         .map_err(|error| OpenError::Thread(io::Error::other(error)))?
 }
 
-fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
+/// A register in our hands: owned, sound and believed.
+pub(super) struct Grounded {
+    pub(super) ground: Ground,
+    /// Its file.
+    pub(super) path: PathBuf,
+    pub(super) connection: Connection,
+    pub(super) witness: Witness,
+    pub(super) about: About,
+    pub(super) sealer: Sealer,
+}
+
+/// What every start does first, whatever the register is opened for.
+pub(super) fn grounded(options: Options, now: &Moment) -> Result<Grounded, OpenError> {
     if !options.create && !Ground::holds_register(&options.path) {
         return Err(OpenError::Missing { path: options.path });
     }
@@ -121,14 +135,38 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         restored: options.restored,
         answers: options.remember.answers,
     };
-    let now = owner.clock.now();
     let Established {
         connection,
         about,
         sealer,
-    } = identity::establish(connection, found, &path, &ground, &witness, wanted, &now)?;
+    } = identity::establish(connection, found, &path, &ground, &witness, wanted, now)?;
+    Ok(Grounded {
+        ground,
+        path,
+        connection,
+        witness,
+        about,
+        sealer,
+    })
+}
+
+fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
+    let Options {
+        remember,
+        restored,
+        reserve,
+        ..
+    } = options;
+    let Grounded {
+        ground,
+        path,
+        connection,
+        witness,
+        about,
+        sealer,
+    } = grounded(options, &owner.clock.now())?;
     let sealer = Arc::new(sealer);
-    let reserve = Reserve::make(ground.dir(), options.reserve).map_err(at(ground.dir()))?;
+    let reserve = Reserve::make(ground.dir(), reserve).map_err(at(ground.dir()))?;
     let poison = Poison::default();
     let readers = Readers::open(&path, Arc::clone(&sealer), poison.clone())
         .map_err(OpenError::database(&path))?;
@@ -140,7 +178,7 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         sealer: Arc::clone(&sealer),
         owner,
         about,
-        remember: options.remember,
+        remember,
         reserve,
         poison: poison.clone(),
         ground,
@@ -158,7 +196,7 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         readers: Arc::new(readers),
         poison,
         writer: Mutex::new(Some(thread)),
-        witness: (options.restored != Restored::Overlook).then(|| Arc::new(witness)),
+        witness: (restored != Restored::Overlook).then(|| Arc::new(witness)),
         #[cfg(test)]
         sabotage,
     });

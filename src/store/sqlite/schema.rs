@@ -24,6 +24,10 @@ pub(super) const FORMAT: u32 = 4;
 /// The last one whose pages carry no checksums; its tables are those of today.
 pub(super) const BARE: u32 = 3;
 
+/// In the place of the format while everything in the register was moved elsewhere ("MV", and the format
+/// below): so that earlier versions refuse it as well, as one that is too new.
+const MOVED: u32 = 0x4d56_0000;
+
 /// The oldest that `migrate` brings up to date.
 const OLDEST: u32 = 1;
 
@@ -235,6 +239,12 @@ pub(super) fn alone<T, E: From<rusqlite::Error>>(
     Ok(changed)
 }
 
+/// From now on nobody opens it, until it is marked otherwise. Inside a transaction.
+pub(super) fn mark_moved(connection: &Connection, moved: bool) -> rusqlite::Result<()> {
+    let format = if moved { MOVED | FORMAT } else { FORMAT };
+    connection.pragma_update(None, "user_version", format)
+}
+
 /// Why a file cannot be read as a database.
 pub(super) fn not_opened(path: &Path, error: rusqlite::Error) -> OpenError {
     match error.sqlite_error_code() {
@@ -266,6 +276,9 @@ pub(super) fn recognise(connection: &Connection, path: &Path) -> Result<Found, O
     }
     match u32::try_from(format) {
         Ok(format @ OLDEST..=FORMAT) => Ok(Found::Format(format)),
+        Ok(format) if format & MOVED == MOVED => Err(OpenError::Moved {
+            path: path.to_owned(),
+        }),
         Ok(found) if found > FORMAT => Err(OpenError::FormatTooNew {
             path: path.to_owned(),
             found,

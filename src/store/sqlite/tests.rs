@@ -28,6 +28,7 @@ mod full;
 mod keys;
 mod locators;
 mod memory;
+mod moving;
 mod opening;
 mod remembered;
 mod restore;

@@ -18,6 +18,7 @@ mod hygiene;
 mod identity;
 mod lost_answer;
 mod meaning;
+mod moving;
 mod network;
 mod oversized;
 mod ownership;

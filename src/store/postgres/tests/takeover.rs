@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::protocol::share::{self, TURN};
+use crate::store::age::Lived;
 
 async fn leave_many(party: &Party, instance: InstanceId) {
     for number in 0..30 {

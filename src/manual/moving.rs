@@ -1,0 +1,59 @@
+//! Moving a register into PostgreSQL, and what happens when the database fails over or is restored.
+//!
+//! # Moving
+//!
+//! ```sh
+//! # The instance is stopped first: an embedded register has one owner.
+//! fencepost store export --config fencepost.yaml --to moved.jsonl
+//! fencepost store import --register '${env:DATABASE_URL}' --from moved.jsonl
+//! ```
+//!
+//! Nothing is forgotten: fences, operations with their stories (tombstones included), notes of twins, stored
+//! answers and requests, the epoch, the register's id and age, its history. What is sealed stays sealed: give
+//! the sidecars of the new register *the same keys* (`encryption: { keys: … }`; a key file that lay beside the
+//! embedded register is its content in hex). What was under way is UNCERTAIN there, and is settled.
+//!
+//! The old register is marked: a start on it is refused, by earlier versions too, because two registers of one
+//! truth would both admit. If the file is used nowhere and never will be, `fencepost store take-back
+//! --register DIR` undoes it. The file is JSON lines, readable by its owner only; its last line says that it is
+//! whole. A file that was cut or changed is refused, and the database is left as it was. A register is only
+//! moved to where there is none.
+//!
+//! `fencepost store export --register URL` writes a shared register to such a file. It closes that register
+//! first: nothing is admitted by it any more, whoever still runs on it. What its sidecars learn afterwards of
+//! what they had sent is recorded there and is not in the file; in the file those operations are in doubt, and
+//! are settled. `store accept-restored` takes it back.
+//!
+//! # When the database fails over, or is restored
+//!
+//! The register remembers which server it stands on (system identifier) and which timeline that server writes;
+//! each sidecar remembers, in its memory, how many transactions it and the others had committed.
+//!
+//! | what happened | what sidecars do | what to do |
+//! |---|---|---|
+//! | the server restarted, the network was away | go on | nothing |
+//! | fail-over, and every sidecar that was not dead finds all that it remembers | ten seconds of time for objections, then a new epoch begins by itself; "lost nothing" in the log and in `history` | holders acquire anew, with tokens of the new epoch: the old server may live on, and its tokens are stale |
+//! | fail-over that lost commits; a restore to an earlier moment; a snapshot of the disk put back | nothing is admitted, durably, for all: `503 store-unavailable`, `/readyz` red, with what is missing | below |
+//! | fail-over while a sidecar had just died, or while none was running | the same: what the dead had committed last nobody knows | below |
+//! | the database is on another server (a copy, `pg_restore`, `pg_upgrade`) | the same | below |
+//! | the database is a replica | nothing is admitted while it is one | – |
+//!
+//! A sidecar whose death was declared *before* the fail-over need not be asked: the declaration was committed
+//! after all that it had done. Synchronous replication (`synchronous_standby_names`) is what makes a fail-over
+//! lose nothing; everything here only finds out whether it did.
+//!
+//! To go on:
+//!
+//! 1. Make sure that no other copy of the database is in use. Compare what the log and `/readyz` of each sidecar
+//!    say is missing with the provider's books; `SELECT * FROM fencepost.ground` and `fencepost.history` say
+//!    where the register was known whole.
+//! 2. `fencepost store accept-restored --register URL --config fencepost.yaml`, by a role that may write the
+//!    register. It begins an epoch above all that anybody remembers. Each sidecar then counts, on its own clock,
+//!    as long as the longest request can be under way; after that all of them admit.
+//!
+//! What was sent in the lost span is unknown to the register. Where the upstream deduplicates by key it still
+//! does, for one lifetime of the key; where it cannot (`opaque`), *the promise is void for the lost span.*
+//!
+//! What is not noticed: an earlier state of the disk under the same timeline, put back while no sidecar was
+//! running; and commits of the last seconds of a sidecar that was not yet known where the new timeline begins,
+//! if it does not come back within those ten seconds: it closes the register when it does.

@@ -1,0 +1,259 @@
+//! A shared register into a file.
+//!
+//! What always holds: the file is one snapshot, taken when no admission can come any more: the ground is
+//! closed, and whoever had looked at it before has ended. Rows come through cursors, some at a time.
+//!
+//! What it does not do: stop anybody. Instances that run on are told that nothing is admitted.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::super::opening::{FORMAT, OpenError, holds_tables};
+use super::super::rows::{self, Unreadable};
+use super::super::session::Session;
+use crate::clock::Clock;
+use crate::store::StoreError;
+use crate::store::moving::{
+    Bytes, Counts, Exporting, FenceLine, HistoryLine, KeyLine, Line, MoveError, Moved, Name,
+    OperationLine, RegisterLine, TwinLine, Wide,
+};
+
+/// Rows that are fetched at once.
+const FETCH: &str = "FETCH 500 FROM moving";
+
+/// Writes everything in the register to `to`. Nothing is admitted by it any more.
+pub async fn export(
+    url: &str,
+    tls: Option<&Arc<ClientConfig>>,
+    to: &Path,
+    clock: &Clock,
+) -> Result<Moved, MoveError> {
+    if to.exists() {
+        return Err(MoveError::Taken {
+            path: to.to_owned(),
+        });
+    }
+    let session = super::reached(url, tls).await?;
+    if !holds_tables(&session).await? {
+        return Err(OpenError::Absent.into());
+    }
+    close(&session, to, clock).await?;
+    session
+        .script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        .await?;
+    let moved = write(&session, to).await?;
+    session.script("COMMIT").await?;
+    Ok(moved)
+}
+
+/// From then on no admission is written, and none is on its way.
+async fn close(session: &Session, to: &Path, clock: &Clock) -> Result<(), MoveError> {
+    const CLOSE: &str = "SELECT fencepost.close_1($1, 0, $2)";
+    // Every transaction of an instance writes its row before it looks at the ground.
+    const WAIT: &str = "BEGIN; LOCK TABLE fencepost.instances IN SHARE MODE; COMMIT";
+    let why = format!("moved: everything is exported to {}", to.display());
+    let wall = clock.now().wall_ms.cast_signed();
+    let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&why, Type::TEXT), (&wall, Type::INT8)];
+    session.rows(CLOSE, &parameters).await?;
+    session.script(WAIT).await?;
+    Ok(())
+}
+
+async fn write(session: &Session, to: &Path) -> Result<Moved, MoveError> {
+    const REGISTER: &str =
+        "SELECT format, id, epoch, created_wall_ms, fingerprint_key, lived_ms, read_boot,
+        read_boottime_ms, read_wall_ms FROM fencepost.register";
+    const KEYS: &str = "SELECT id, last_used_ms FROM fencepost.sealing_keys ORDER BY id";
+    const HISTORY: &str = "SELECT wall_ms, text FROM fencepost.history ORDER BY sequence";
+    const OPERATIONS: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, o.record,
+        o.answer, o.request, o.settled_ms,
+        ARRAY(SELECT e.record FROM fencepost.events e WHERE e.operation = o.identity ORDER BY e.sequence)
+        FROM fencepost.operations o ORDER BY o.tenant, o.sequence";
+    const TWINS: &str =
+        "SELECT tenant, upstream, principal, id, incarnation, record FROM fencepost.twins";
+    const FENCES: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, f.record,
+        f.tenant AS whose, f.name, f.applied_number, o.identity IS NOT NULL AS applied
+        FROM fencepost.fences f LEFT JOIN fencepost.operations o ON o.identity = f.applied
+        ORDER BY f.tenant, f.name";
+    let mut file = Exporting::begin(to, counts(session).await?)?;
+    let found = session.rows(REGISTER, &[]).await?;
+    let row = found.first().ok_or(OpenError::Absent)?;
+    file.put(&Line::Register(register(row)?))?;
+    for row in session.rows(KEYS, &[]).await? {
+        file.put(&Line::Key(key_line(&row)?))?;
+    }
+    for row in session.rows(HISTORY, &[]).await? {
+        file.put(&Line::History(history_line(&row)?))?;
+    }
+    each(session, OPERATIONS, |row| {
+        file.put(&Line::Operation(Box::new(operation_line(row)?)))
+    })
+    .await?;
+    each(session, TWINS, |row| file.put(&Line::Twin(twin_line(row)?))).await?;
+    each(session, FENCES, |row| {
+        file.put(&Line::Fence(fence_line(row)?))
+    })
+    .await?;
+    file.finish()
+}
+
+/// Goes through the rows, some at a time. Writing the file blocks: this is an operator's tool.
+async fn each(
+    session: &Session,
+    query: &str,
+    mut take: impl FnMut(&Row) -> Result<(), MoveError>,
+) -> Result<(), MoveError> {
+    session
+        .script(&format!("DECLARE moving NO SCROLL CURSOR FOR {query}"))
+        .await?;
+    loop {
+        let rows = session.rows(FETCH, &[]).await?;
+        for row in &rows {
+            take(row)?;
+        }
+        if rows.is_empty() {
+            break;
+        }
+    }
+    session.script("CLOSE moving").await?;
+    Ok(())
+}
+
+async fn counts(session: &Session) -> Result<Counts, MoveError> {
+    const COUNTS: [&str; 8] = [
+        "SELECT count(*) FROM fencepost.sealing_keys",
+        "SELECT count(*) FROM fencepost.history",
+        "SELECT count(*) FROM fencepost.operations",
+        "SELECT count(*) FROM fencepost.events",
+        "SELECT count(answer) FROM fencepost.operations",
+        "SELECT count(request) FROM fencepost.operations",
+        "SELECT count(*) FROM fencepost.twins",
+        "SELECT count(*) FROM fencepost.fences",
+    ];
+    let mut found = [0; 8];
+    for (slot, query) in found.iter_mut().zip(COUNTS) {
+        let rows = session.patient_rows(query).await?;
+        if let Some(row) = rows.first() {
+            *slot = number(row, 0)?;
+        }
+    }
+    let [
+        keys,
+        history,
+        operations,
+        events,
+        answers,
+        requests,
+        twins,
+        fences,
+    ] = found;
+    Ok(Counts {
+        keys,
+        history,
+        operations,
+        events,
+        answers,
+        requests,
+        twins,
+        fences,
+    })
+}
+
+fn number(row: &Row, column: usize) -> Result<u64, Unreadable> {
+    Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
+}
+
+fn bytes(row: &Row, column: usize) -> Result<Bytes, Unreadable> {
+    Ok(Bytes(row.try_get(column)?))
+}
+
+fn wide(row: &Row, column: usize) -> Result<Wide, Unreadable> {
+    let Bytes(found) = bytes(row, column)?;
+    let found = found.as_slice().try_into().map_err(|_| {
+        Unreadable(StoreError::Corrupt(
+            "register: a number of wrong length".to_owned(),
+        ))
+    })?;
+    Ok(Wide(u128::from_be_bytes(found)))
+}
+
+fn register(row: &Row) -> Result<RegisterLine, MoveError> {
+    let format: i32 = row.try_get(0).map_err(Unreadable::from)?;
+    let found = u32::try_from(format).unwrap_or_default();
+    if found > FORMAT {
+        return Err(OpenError::FormatTooNew {
+            found,
+            known: FORMAT,
+        }
+        .into());
+    }
+    Ok(RegisterLine {
+        id: wide(row, 1)?,
+        epoch: number(row, 2)?,
+        created_wall_ms: number(row, 3)?,
+        fingerprint_key: bytes(row, 4)?,
+        lived_ms: number(row, 5)?,
+        read_boot: wide(row, 6)?,
+        read_boottime_ms: number(row, 7)?,
+        read_wall_ms: number(row, 8)?,
+    })
+}
+
+fn key_line(row: &Row) -> Result<KeyLine, MoveError> {
+    let id = u32::try_from(number(row, 0)?)
+        .map_err(|_| StoreError::Corrupt("the id of a key is out of range".to_owned()))?;
+    Ok(KeyLine {
+        id,
+        last_used_ms: number(row, 1)?,
+    })
+}
+
+fn history_line(row: &Row) -> Result<HistoryLine, Unreadable> {
+    Ok(HistoryLine {
+        wall_ms: number(row, 0)?,
+        text: row.try_get(1)?,
+    })
+}
+
+fn operation_line(row: &Row) -> Result<OperationLine, Unreadable> {
+    let sealed = |column| -> Result<Option<Bytes>, Unreadable> {
+        Ok(row.try_get::<_, Option<Vec<u8>>>(column)?.map(Bytes))
+    };
+    let settled: Option<i64> = row.try_get(8)?;
+    let events: Vec<Vec<u8>> = row.try_get(9)?;
+    Ok(OperationLine {
+        name: Name::of(&rows::key(row)?),
+        record: bytes(row, 5)?,
+        settled_ms: settled.map(i64::cast_unsigned),
+        answer: sealed(6)?,
+        request: sealed(7)?,
+        events: events.into_iter().map(Bytes).collect(),
+    })
+}
+
+fn twin_line(row: &Row) -> Result<TwinLine, Unreadable> {
+    Ok(TwinLine {
+        name: Name::of(&rows::key(row)?),
+        record: bytes(row, 5)?,
+    })
+}
+
+fn fence_line(row: &Row) -> Result<FenceLine, Unreadable> {
+    let Bytes(name) = bytes(row, 7)?;
+    let applied = if row.try_get(9)? {
+        Some(Name::of(&rows::key(row)?))
+    } else {
+        None
+    };
+    Ok(FenceLine {
+        tenant: row.try_get(6)?,
+        resource: rows::text(&name)?.to_owned(),
+        record: bytes(row, 5)?,
+        applied,
+        applied_number: number(row, 8)?,
+    })
+}

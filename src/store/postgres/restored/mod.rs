@@ -1,0 +1,355 @@
+//! Is the database still the one that it was? Noticing fail-overs, restores and copies.
+//!
+//! What always holds: nothing is admitted unless the server is the one, and writes the timeline, that the
+//! register was known whole on, and no instance misses anything: `write_1` looks at that in every
+//! transaction, so that a pooler that leads elsewhere unnoticed is noticed, and each new connection is
+//! looked at before it is used. Every instance remembers, in its memory alone, how far it and the others had
+//! come. Where its server has another timeline, and everybody who was not dead there finds everything that
+//! he remembers, nothing was lost, and a new epoch begins by itself: tokens of before are stale, since the
+//! old server may live on. Anything else stops admission, for all instances and durably, until an operator
+//! accepts the register as it is; then an epoch begins above all that anybody remembers, after a quiet as long
+//! as the longest request may be under way, which each instance counts on its own clock.
+//!
+//! What is recorded stays possible: evidence about what was sent is never refused.
+//!
+//! What it cannot know: commits of an instance that died before anybody read how far it had come. So the
+//! confirmation of each instance that was not declared dead *before* the fail-over is needed, and one that
+//! cannot give it any more leaves the decision to a person. Commits of the last moments of an instance that
+//! was not even known where the other timeline begins are missed by nobody but itself: it has ten seconds to
+//! say so. Where no instance was running, nobody remembers: a new timeline then needs a person, and an
+//! older state of the disk under the same timeline is not noticed. A database that is copied into another
+//! server behind a pooler, under the eyes of running instances, is noticed when they connect next.
+
+mod memory;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::ClientConfig;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+pub use memory::{Difference, Server};
+
+use super::moving::reached;
+use super::opening::OpenError;
+use super::rows::Unreadable;
+use super::session::Session;
+use super::shared::Shared;
+use super::trouble::Trouble;
+use crate::clock::Clock;
+use crate::protocol::ids::InstanceId;
+use crate::protocol::time::{BootInstant, Millis};
+use crate::store::StoreError;
+use memory::{Found, Judgement, Memory, Progress};
+
+/// What was found out about the ground of an open register.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Why nothing is admitted; `None`: it is.
+    pub closed: Option<String>,
+    /// Epochs that this process began by itself, after fail-overs that lost nothing.
+    pub epochs_begun: u64,
+}
+
+/// What the parts of an open register share of it.
+#[derive(Default)]
+pub(super) struct Ground {
+    memory: Mutex<Memory>,
+    standing: Mutex<Standing>,
+}
+
+impl Ground {
+    pub(super) fn standing(&self) -> Standing {
+        locked(&self.standing).clone()
+    }
+
+    /// Why nothing is admitted, if nothing is.
+    pub(super) fn closed(&self) -> Option<StoreError> {
+        let closed = locked(&self.standing).closed.clone();
+        closed.map(StoreError::Unavailable)
+    }
+
+    /// The same, where it was just found so.
+    pub(super) fn why(&self) -> StoreError {
+        self.closed().unwrap_or_else(|| {
+            StoreError::Unavailable(
+                "nothing is admitted by the register any more: it is looked at why".to_owned(),
+            )
+        })
+    }
+
+    /// An own transaction was committed.
+    pub(super) fn committed(&self, own: InstanceId, position: u64, epoch: u64, now: BootInstant) {
+        locked(&self.memory).committed(own, position, epoch, now);
+    }
+
+    /// How many of its transactions the instance remembers.
+    pub(super) fn reached(&self, own: InstanceId) -> u64 {
+        locked(&self.memory).reached(own)
+    }
+
+    /// Says it when it changes, and not again.
+    fn stand(&self, closed: Option<String>) {
+        let mut standing = locked(&self.standing);
+        if standing.closed == closed {
+            return;
+        }
+        if let Some(why) = &closed {
+            tracing::error!(why, "the register admits nothing");
+        } else {
+            tracing::info!("the register admits");
+        }
+        standing.closed = closed;
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whoever panicked left a whole value.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Looks at the ground by way of a connection. Answers whether it need not be looked at again before that
+/// ends.
+pub(super) async fn assess(session: &Session, shared: &Shared) -> Result<bool, Trouble> {
+    // What is opened is looked at once more.
+    for _ in 0..3 {
+        let found = found(session).await?;
+        let now = shared.clock.now();
+        let judgement = locked(&shared.ground.memory).judge(&found, now.boottime);
+        let closed = match judgement {
+            Judgement::Whole => {
+                shared.saw_epoch(found.epoch);
+                shared.ground.stand(None);
+                return Ok(true);
+            }
+            Judgement::Closed(why) => needs_a_person(&why),
+            Judgement::Close(differences) => close(session, shared, &differences).await?,
+            Judgement::Confirm { own, may_open } => {
+                match confirm(session, shared, &found, &own, may_open).await? {
+                    Some(closed) => closed,
+                    None => continue,
+                }
+            }
+            Judgement::Quiet {
+                accepted,
+                over: true,
+            } if open(session, shared, accepted).await? => continue,
+            Judgement::Quiet { .. } => found.doubt.unwrap_or_default(),
+        };
+        shared.ground.stand(Some(closed));
+        return Ok(false);
+    }
+    Ok(false)
+}
+
+fn needs_a_person(why: &str) -> String {
+    format!(
+        "the register may have lost commits: {why}. Make sure that no other copy of it is in use; then \
+         accept it (`fencepost store accept-restored`), which cuts off every token of before by a new epoch"
+    )
+}
+
+async fn close(
+    session: &Session,
+    shared: &Shared,
+    differences: &[Difference],
+) -> Result<String, Trouble> {
+    const CLOSE: &str = "SELECT fencepost.close_1($1, $2, $3)";
+    let why: Vec<_> = differences.iter().map(ToString::to_string).collect();
+    let why = why.join("; ");
+    let epoch = locked(&shared.ground.memory).epoch().cast_signed();
+    let wall = shared.clock.now().wall_ms.cast_signed();
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+        (&why, Type::TEXT),
+        (&epoch, Type::INT8),
+        (&wall, Type::INT8),
+    ];
+    session.rows(CLOSE, &parameters).await?;
+    Ok(needs_a_person(&why))
+}
+
+/// `None`: a new epoch began.
+async fn confirm(
+    session: &Session,
+    shared: &Shared,
+    found: &Found,
+    own: &[InstanceId],
+    may_open: bool,
+) -> Result<Option<String>, Trouble> {
+    const CONFIRM: &str =
+        "SELECT c.epoch_begun, c.missing, c.witnesses FROM fencepost.confirm_1($1, $2, $3) c";
+    // One that has done nothing yet remembers that it was there.
+    let mut ids = shared.all_own();
+    ids.extend(own);
+    let own: Vec<_> = ids.iter().map(|it| it.0.to_be_bytes().to_vec()).collect();
+    let wall = shared.clock.now().wall_ms.cast_signed();
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+        (&own, Type::BYTEA_ARRAY),
+        (&may_open, Type::BOOL),
+        (&wall, Type::INT8),
+    ];
+    let rows = session.rows(CONFIRM, &parameters).await?;
+    let row = rows.first().ok_or_else(nothing)?;
+    if let Some(epoch) = column::<Option<i64>>(row, 0)? {
+        locked(&shared.ground.standing).epochs_begun += 1;
+        tracing::warn!(
+            from = found.recorded.timeline,
+            to = found.server.timeline,
+            epoch,
+            "the database failed over and lost nothing: a new epoch begins, every token of before is stale"
+        );
+        return Ok(None);
+    }
+    let Some(missing) = column::<Option<Vec<Vec<u8>>>>(row, 1)? else {
+        // Somebody was faster.
+        return Ok(None);
+    };
+    let change = Difference::Timeline {
+        recorded: found.recorded,
+        found: found.server,
+    };
+    if missing.is_empty() && column::<Option<i64>>(row, 2)?.unwrap_or_default() == 0 {
+        let why =
+            format!("{change}, and no instance that was there before says that nothing is missing");
+        return Ok(Some(needs_a_person(&why)));
+    }
+    if missing.is_empty() {
+        return Ok(Some(format!(
+            "{change}. Nobody misses anything; there is still time for objections"
+        )));
+    }
+    let missing: Result<Vec<_>, _> = missing.iter().map(|it| instance(it)).collect();
+    let missing: Vec<_> = missing?.iter().map(ToString::to_string).collect();
+    let missing = missing.join(", ");
+    let why =
+        format!("{change}, and these instances have not said that nothing is missing: {missing}");
+    Ok(Some(needs_a_person(&why)))
+}
+
+/// After an acceptance. Answers whether it was opened.
+async fn open(session: &Session, shared: &Shared, accepted: u64) -> Result<bool, Trouble> {
+    const OPEN: &str = "SELECT fencepost.open_1($1, $2)";
+    let wall = shared.clock.now().wall_ms.cast_signed();
+    let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&accepted.cast_signed(), Type::INT8), (&wall, Type::INT8)];
+    let rows = session.rows(OPEN, &parameters).await?;
+    column(rows.first().ok_or_else(nothing)?, 0)
+}
+
+async fn found(session: &Session) -> Result<Found, Trouble> {
+    const FOUND: &str = "SELECT g.system_now, g.timeline_now, g.epoch, g.system, g.timeline, g.doubt,
+        g.accepted, g.quiet_ms, g.quiet_here, g.ids, g.positions, g.dead FROM fencepost.ground_1() g";
+    let rows = session.rows(FOUND, &[]).await?;
+    let row = rows.first().ok_or_else(nothing)?;
+    let number = |at| Ok::<_, Trouble>(column::<i64>(row, at)?.cast_unsigned());
+    let Some(timeline) = column::<Option<i64>>(row, 1)? else {
+        return Err(Trouble::Lost(
+            "the server is a replica, and writes nothing".to_owned(),
+        ));
+    };
+    let ids: Vec<Vec<u8>> = column(row, 9)?;
+    let positions: Vec<i64> = column(row, 10)?;
+    let dead: Vec<bool> = column(row, 11)?;
+    let mut instances = BTreeMap::new();
+    for ((id, position), dead) in ids.iter().zip(positions).zip(dead) {
+        let position = position.cast_unsigned();
+        instances.insert(instance(id)?, Progress { position, dead });
+    }
+    Ok(Found {
+        server: Server {
+            system: number(0)?,
+            timeline: timeline.cast_unsigned(),
+        },
+        epoch: number(2)?,
+        recorded: Server {
+            system: number(3)?,
+            timeline: number(4)?,
+        },
+        doubt: column(row, 5)?,
+        accepted: number(6)?,
+        quiet: column::<Option<i64>>(row, 7)?.map(|it| Millis(it.cast_unsigned())),
+        quiet_here: column::<Option<bool>>(row, 8)?.unwrap_or_default(),
+        instances,
+    })
+}
+
+fn column<'r, T: tokio_postgres::types::FromSql<'r>>(
+    row: &'r Row,
+    at: usize,
+) -> Result<T, Trouble> {
+    Ok(row.try_get(at).map_err(Unreadable::from)?)
+}
+
+fn instance(id: &[u8]) -> Result<InstanceId, Trouble> {
+    let id = id.try_into().map_err(|_| {
+        Trouble::Unreadable(StoreError::Corrupt(
+            "an instance has an id of wrong length".to_owned(),
+        ))
+    })?;
+    Ok(InstanceId(u128::from_be_bytes(id)))
+}
+
+fn nothing() -> Trouble {
+    Trouble::Unreadable(StoreError::Corrupt(
+        "the register says nothing of its ground".to_owned(),
+    ))
+}
+
+/// A register was accepted as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The epoch that begins.
+    pub epoch: u64,
+}
+
+/// Accepts a register that may have lost commits. `quiet`: the longest that a request can be under way;
+/// nothing is admitted for that long after an instance has learnt of it. `operator`: who says so. `None`:
+/// nothing speaks against the register, and nothing was done.
+pub async fn accept_restored(
+    url: &str,
+    tls: Option<&Arc<ClientConfig>>,
+    quiet: Millis,
+    operator: &str,
+    clock: &Clock,
+) -> Result<Option<Accepted>, OpenError> {
+    const ACCEPT: &str = "SELECT fencepost.accept_1($1, $2, $3)";
+    let session = reached(url, tls).await?;
+    let quiet = i64::try_from(quiet.0).unwrap_or(i64::MAX);
+    let wall = clock.now().wall_ms.cast_signed();
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+        (&quiet, Type::INT8),
+        (&operator, Type::TEXT),
+        (&wall, Type::INT8),
+    ];
+    let rows = session.rows(ACCEPT, &parameters).await?;
+    let epoch = column::<Option<i64>>(rows.first().ok_or_else(nothing)?, 0)?;
+    Ok(epoch.map(|epoch| Accepted {
+        epoch: epoch.cast_unsigned(),
+    }))
+}
+
+/// What an operator compares before he accepts: where the register was known whole, and where it is. How
+/// far each instance had come only they know: their logs and `/readyz` say what they miss.
+pub async fn compare(
+    url: &str,
+    tls: Option<&Arc<ClientConfig>>,
+) -> Result<Vec<Difference>, OpenError> {
+    let found = found(&reached(url, tls).await?).await?;
+    let mut differences = Vec::new();
+    let (recorded, server) = (found.recorded, found.server);
+    if server.system != recorded.system {
+        differences.push(Difference::Copied {
+            recorded,
+            found: server,
+        });
+    }
+    if server.timeline != recorded.timeline {
+        differences.push(Difference::Timeline {
+            recorded,
+            found: server,
+        });
+    }
+    differences.extend(found.doubt.map(|why| Difference::Closed { why }));
+    Ok(differences)
+}

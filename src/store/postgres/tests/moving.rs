@@ -1,0 +1,193 @@
+//! Registers that are moved: what is refused, and that nothing is there of what was.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::super::servers::{Database, shared};
+use super::super::{OpenError, export, import};
+use super::sidecar;
+use crate::clock::Clock;
+use crate::protocol::command::{Command, Record, Reply, Ruling};
+use crate::protocol::ids::InstanceId;
+use crate::store::conformance::commands as c;
+use crate::store::moving::MoveError;
+use crate::store::{Backend, StoreError};
+
+const OWN: InstanceId = InstanceId(1);
+
+fn clock() -> Clock {
+    Clock::system().unwrap()
+}
+
+/// A register with a few things of every kind, in a file.
+async fn exported(folder: &TempDir) -> (Database, PathBuf) {
+    let database = shared().database();
+    let register = sidecar(database.url(), 1).await;
+    for number in 0..5 {
+        let admit = c::fenced(&format!("op-{number}"), &format!("r{number}"), "5", OWN);
+        register
+            .apply(Command::Admit(Box::new(admit.clone())))
+            .await
+            .unwrap();
+        if number < 3 {
+            let record = Record {
+                key: admit.key,
+                attempt: admit.attempt,
+                evidence: c::applied(),
+                open: false,
+                at: c::at(500),
+            };
+            register.apply(Command::Record(record)).await.unwrap();
+        }
+    }
+    let file = folder.path().join("moved.jsonl");
+    export(&database.url(), None, &file, &clock())
+        .await
+        .unwrap();
+    (database, file)
+}
+
+async fn refused(to: &Database, file: &Path) -> MoveError {
+    import(&to.url(), None, file).await.unwrap_err()
+}
+
+fn is_absent(database: &Database) -> bool {
+    database.query("SELECT to_regclass('fencepost.register') IS NULL") == "t"
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_cut_or_changed_leaves_nothing() {
+    let folder = TempDir::new().unwrap();
+    let (_from, file) = exported(&folder).await;
+    let whole = fs::read_to_string(&file).unwrap();
+    let lines: Vec<_> = whole.split_inclusive('\n').collect();
+    let to = shared().database();
+    let without = |at: usize| -> String {
+        let others = lines.iter().enumerate().filter(|(line, _)| *line != at);
+        others.map(|(_, line)| *line).collect()
+    };
+    let mut broken: Vec<String> = (0..lines.len()).map(without).collect();
+    // In the middle of the end, in the middle of a line, after a line, and nothing at all.
+    for length in [whole.len() - 1, whole.len() / 2, lines[0].len(), 0] {
+        broken.push(whole[..length].to_owned());
+    }
+    // Two operations in each other's place; a digit of an age; something after the end.
+    let mut swapped = lines.clone();
+    let first = lines
+        .iter()
+        .position(|it| it.contains("\"operation\""))
+        .unwrap();
+    swapped.swap(first, first + 1);
+    broken.push(swapped.concat());
+    broken.push(whole.replacen("\"read_boottime_ms\":", "\"read_boottime_ms\":1", 1));
+    broken.push(format!("{whole}\n"));
+    for (case, text) in broken.iter().enumerate() {
+        assert_ne!(*text, whole, "case {case}");
+        let path = folder.path().join("broken.jsonl");
+        fs::write(&path, text).unwrap();
+        let error = refused(&to, &path).await;
+        assert!(
+            matches!(error, MoveError::NotWhole { .. }),
+            "{case}: {error:?}"
+        );
+        assert!(is_absent(&to), "case {case}");
+    }
+    // The same database takes what is whole.
+    import(&to.url(), None, &file).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_a_later_version_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let (_from, file) = exported(&folder).await;
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("\"format\":1", "\"format\":2", 1)).unwrap();
+    let to = shared().database();
+    let error = refused(&to, &file).await;
+    assert!(
+        matches!(error, MoveError::FormatTooNew { found: 2, .. }),
+        "{error:?}"
+    );
+    assert!(is_absent(&to));
+}
+
+/// A register is moved only to where there is none, also no empty one: a sidecar may just be opening it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_merged() {
+    let folder = TempDir::new().unwrap();
+    let (_from, file) = exported(&folder).await;
+    let to = shared().database();
+    let already = sidecar(to.url(), 9).await;
+    let error = refused(&to, &file).await;
+    assert!(matches!(error, MoveError::NotEmpty), "{error:?}");
+    already.ready().await.unwrap();
+}
+
+/// The one that was moved admits nothing, whoever still runs on it; until a person takes it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_moved_register_and_its_copy_one_admits() {
+    let folder = TempDir::new().unwrap();
+    let database = shared().database();
+    let running = sidecar(database.url(), 1).await;
+    let before = c::fenced("before", "r", "5", OWN);
+    running
+        .apply(Command::Admit(Box::new(before.clone())))
+        .await
+        .unwrap();
+    let file = folder.path().join("moved.jsonl");
+    export(&database.url(), None, &file, &clock())
+        .await
+        .unwrap();
+    let admit = c::admit("after", OWN);
+    let error = running
+        .apply(Command::Admit(Box::new(admit)))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    let error = running.ready().await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Unavailable(why) if why.contains("moved")),
+        "{error:?}"
+    );
+    // What it had sent it may still say.
+    let record = Record {
+        key: before.key.clone(),
+        attempt: before.attempt,
+        evidence: c::applied(),
+        open: false,
+        at: c::at(500),
+    };
+    running.apply(Command::Record(record)).await.unwrap();
+    let to = shared().database();
+    import(&to.url(), None, &file).await.unwrap();
+    let there = sidecar(to.url(), 2).await;
+    let stored = there.operation(&before.key, true).await.unwrap().unwrap();
+    assert_eq!(stored.operation.state.word(), "INTENDED");
+    assert!(stored.request.is_some(), "its request can be opened there");
+    let admit = c::admit("there", InstanceId(2));
+    let Reply::Admission(admission) = there.apply(Command::Admit(Box::new(admit))).await.unwrap()
+    else {
+        panic!("another reply");
+    };
+    assert!(matches!(admission.ruling, Ruling::Granted(_)));
+}
+
+/// The keys come along by hand; without them nobody opens what was moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_sealed_stays_sealed() {
+    let folder = TempDir::new().unwrap();
+    let (_from, file) = exported(&folder).await;
+    let to = shared().database();
+    import(&to.url(), None, &file).await.unwrap();
+    let options = super::Options {
+        keys: vec![crate::store::seal::MasterKey::new([8; 32])],
+        ..super::options(to.url(), c::TENANT, super::LONG)
+    };
+    let error = super::open(options, super::owner(InstanceId(3)))
+        .await
+        .err()
+        .unwrap();
+    assert!(matches!(error, OpenError::Key(_)), "{error:?}");
+}
