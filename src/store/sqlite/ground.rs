@@ -10,6 +10,8 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::{FlockOperation, flock, fstatfs};
@@ -23,6 +25,10 @@ const LOCK: &str = "lock";
 const KEY: &str = "key";
 const DATABASE: &str = "register.db";
 const PRIVATE: u32 = 0o600;
+
+/// How often the lock is tried, and how long from one try to the next: for less than half a second.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// A directory that this process owns for as long as the value lives.
 #[derive(Debug)]
@@ -48,16 +54,15 @@ impl Ground {
         judge(dir, ephemeral)?;
         let path = dir.join(LOCK);
         let lock = private_file().open(&path).map_err(at(&path))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self {
-                dir: dir.to_owned(),
-                lock,
-            }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse {
+        if !own(&lock).map_err(at(&path))? {
+            return Err(OpenError::InUse {
                 path: dir.to_owned(),
-            }),
-            Err(errno) => Err(at(&path)(errno.into())),
+            });
         }
+        Ok(Self {
+            dir: dir.to_owned(),
+            lock,
+        })
     }
 
     /// Is there a register in that directory, or something that was to become one?
@@ -142,6 +147,23 @@ impl Ground {
         sync(&self.dir)?;
         Ok(key)
     }
+}
+
+/// Takes the lock; `false`: somebody else has it. Blocks for a moment.
+///
+/// Whoever is just ending has it until the kernel is done with it. And a child has it for as long as it takes
+/// from its fork to its exec, whichever thread of the owner started it and whatever for: the file is closed on
+/// exec, and not before. Neither is another owner, and neither lasts.
+fn own(lock: &File) -> io::Result<bool> {
+    for tries_left in (0..TRIES).rev() {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) if tries_left > 0 => thread::sleep(PAUSE),
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(false)
 }
 
 /// Is this a place for a register?

@@ -16,6 +16,23 @@ async fn a_second_owner_is_refused_until_the_first_is_gone() {
     assert!(matches!(ruling.admission.ruling, Ruling::Replay { .. }));
 }
 
+/// By a child of the owner's, say, between its fork and its exec.
+#[tokio::test]
+async fn a_lock_that_is_held_for_a_moment_longer_is_waited_for() {
+    use rustix::fs::{FlockOperation, flock};
+    let dir = TempDir::new().unwrap();
+    let first = opened(&dir).await;
+    first.close().await;
+    let held = fs::File::open(dir.path().join("lock")).unwrap();
+    flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let child = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(held);
+    });
+    opened(&dir).await.complete("a").await;
+    child.join().unwrap();
+}
+
 #[tokio::test]
 async fn a_poisoned_owner_stays_the_owner() {
     let dir = TempDir::new().unwrap();
