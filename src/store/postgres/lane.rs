@@ -13,73 +13,41 @@
 //!
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
 
+mod ask;
+mod careful;
+mod guess;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use super::batch::{Columns, Item, Verdict, Written, in_lock_order};
+pub(super) use ask::{Answer, Ask, Errand};
+pub(super) use careful::want;
+
+use super::batch::{Columns, Item, Verdict, Written};
 use super::known::Known;
 use super::restored;
 use super::session::{Connector, Session};
 use super::shared::Shared;
 use super::trouble::Trouble;
-use super::wants::Wants;
-use crate::protocol::command::{Admission, Command, Grant, Record, Reply, ResendReply, Ruling};
-use crate::protocol::decide::decide;
+use crate::failpoint;
+use crate::protocol::command::{Command, Record, Reply};
 use crate::protocol::ids::InstanceId;
 use crate::protocol::outcome::{Evidence, Unsent};
-use crate::protocol::view;
-use crate::store::{StoreError, Wanted, load};
-use crate::{clock, failpoint};
+use crate::store::StoreError;
+use ask::{granted, refuse};
 
 /// Commands that one transaction takes at most: bounds how long the first of them waits.
 const BATCH: usize = 128;
 
-/// How often a decision that lost a race is taken again.
-const TRIES: usize = 12;
-
 /// Between two tries to reach a database that is away.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A transaction that has locked fences and goes no further, because this process stands still, is ended by the
-/// server: others wait for those fences. Longer than any statement is waited for here.
-const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
 /// Between two looks of a lane that nobody asks anything: has the connection ended, and does the register
 /// admit again?
 const WATCH: Duration = Duration::from_secs(1);
-
-/// What the lane is asked for.
-pub(super) enum Errand {
-    /// Decide and commit.
-    Apply(Ask),
-    /// Commit something, to prove that it can.
-    Prove(oneshot::Sender<Result<(), StoreError>>),
-    /// Stop, after what came before.
-    Close(oneshot::Sender<()>),
-}
-
-/// A command, and who waits for it.
-pub(super) struct Ask {
-    pub(super) command: Box<Command>,
-    pub(super) wanted: Option<Wanted>,
-    /// May it be guessed?
-    pub(super) swiftly: bool,
-    pub(super) answer: oneshot::Sender<Result<Answer, StoreError>>,
-    /// It may have been committed already: this would be its reply.
-    pub(super) doubt: Option<Reply>,
-}
-
-/// What an ask is answered.
-#[derive(Debug)]
-pub(super) enum Answer {
-    /// Committed.
-    Reply(Reply),
-    /// No guess is good enough: look at the register first.
-    Look,
-}
 
 pub(super) struct Lane {
     shared: Arc<Shared>,
@@ -104,7 +72,7 @@ struct Work {
 }
 
 /// A decision that waits for its commit.
-type Pending = (Item, (Ask, Reply));
+type Pending = (Item, (Ask, Box<Reply>));
 
 impl Lane {
     pub(super) fn new(
@@ -257,68 +225,6 @@ impl Lane {
         }
     }
 
-    /// Decides on what is remembered, and writes what may be written so. Gives back what has to be decided
-    /// carefully.
-    async fn guess(&mut self, asks: Vec<Ask>) -> Vec<Ask> {
-        let mut decided = Vec::new();
-        for ask in asks {
-            match self.guess_one(&ask) {
-                Some((item, reply)) => decided.push((item, (ask, reply))),
-                None => ask.tell(Ok(Answer::Look)),
-            }
-        }
-        if decided.is_empty() {
-            return Vec::new();
-        }
-        let decided = in_lock_order(decided);
-        let Some(session) = self.session.as_ref() else {
-            return decided.into_iter().map(|(_, (ask, _))| ask).collect();
-        };
-        let columns = columns(&decided, &self.shared);
-        let written = match &columns {
-            Ok(columns) => {
-                pass_before(&decided);
-                let begun = clock::boottime_us();
-                let written = self.write(session, columns, self.memory.epoch).await;
-                let took = clock::boottime_us().saturating_sub(begun);
-                self.shared.committed(took, decided.len());
-                written
-            }
-            Err(error) => Err(Trouble::Unreadable(error.clone())),
-        };
-        self.conclude(decided, written, self.memory.epoch)
-    }
-
-    /// `None`: whatever is decided so is not to be believed.
-    fn guess_one(&mut self, ask: &Ask) -> Option<(Item, Reply)> {
-        let command = &*ask.command;
-        if let Command::Record(record) = command {
-            // Its own attempt, as it was admitted here.
-            self.memory.operation_at(&record.key)?;
-        }
-        let epoch = self.memory.epoch;
-        let living = self.shared.living();
-        let view = load::view(&mut &mut self.memory, command, epoch, living).ok()?;
-        let decision = decide(&view, command);
-        // Who may be another by now is not guessed for.
-        let of_the_dead = is_of_the_dead(&decision.reply, self.own);
-        let is_grant = granted(&decision.reply).is_some() && !of_the_dead;
-        let is_end = matches!(command, Command::Record(_)) && decision.changes.operation.is_some();
-        if !is_grant && !is_end {
-            return None;
-        }
-        let changes = decision.changes;
-        let item = Item::new(
-            &mut self.memory,
-            command,
-            &view,
-            changes.clone(),
-            &decision.reply,
-        );
-        self.memory.follow(&changes);
-        Some((item, decision.reply))
-    }
-
     /// Answers what was written. Gives back what has to be decided again.
     fn conclude(
         &mut self,
@@ -384,136 +290,6 @@ impl Lane {
         again
     }
 
-    /// In a transaction that has read everything. Until every command is answered, in doubt, or has lost
-    /// too many races.
-    async fn decide_carefully(&mut self, mut asks: Vec<Ask>) {
-        let mut wants = Wants::default();
-        for ask in &asks {
-            want(&mut wants, &ask.command);
-        }
-        for _ in 0..TRIES {
-            asks = match self.try_carefully(asks, &mut wants).await {
-                Ok(again) => again,
-                Err(()) => return,
-            };
-            if asks.is_empty() {
-                return;
-            }
-        }
-        let busy = StoreError::Unavailable("too many others write to the same records".to_owned());
-        // What may have been committed stays in doubt.
-        let (doubted, plain): (Vec<Ask>, Vec<Ask>) =
-            asks.into_iter().partition(|ask| ask.doubt.is_some());
-        self.doubts.extend(doubted);
-        refuse(plain, &busy);
-    }
-
-    /// One transaction. Gives back what it could not decide; fails where the session is gone.
-    async fn try_carefully(&mut self, asks: Vec<Ask>, wants: &mut Wants) -> Result<Vec<Ask>, ()> {
-        let Some(session) = self.session.as_ref() else {
-            self.put_off(asks, &StoreError::Unavailable("no connection".to_owned()));
-            return Err(());
-        };
-        let reading = self.read_locked(session, wants).await;
-        let mut reading = match reading {
-            Ok(reading) => reading,
-            Err(trouble) => {
-                let _undone = session.script("ROLLBACK").await;
-                return self.not_read(asks, trouble);
-            }
-        };
-        let (mut decided, mut settled) = (Vec::new(), Vec::new());
-        let mut touched = Vec::new();
-        for ask in asks {
-            match decide_one(&mut reading, &ask, self.own, &self.shared, wants) {
-                Decided::Written(item, reply) => {
-                    touched.extend(item.resource.clone());
-                    decided.push((item, (ask, reply)));
-                }
-                Decided::Known(reply) => settled.push(Settling::Tell(ask, reply)),
-                Decided::OfTheDead => ask.tell(Err(self.shared.declared_dead(self.own))),
-                Decided::NotYet => settled.push(Settling::Again(ask)),
-            }
-        }
-        let decided = in_lock_order(decided);
-        let epoch = reading.epoch;
-        let written = self.write_and_end(session, &decided, epoch).await;
-        self.shared.saw_epoch(epoch);
-        self.memory.epoch = epoch;
-        let mut asks = Vec::new();
-        let whole = match &written {
-            Ok(Written { verdicts, .. }) => verdicts.iter().all(|it| *it == Verdict::Written),
-            Err(_) => false,
-        };
-        let lost = matches!(written, Err(Trouble::Lost(_)));
-        if whole {
-            for resource in &touched {
-                self.memory.learn(resource, &mut reading);
-            }
-        }
-        asks.extend(self.conclude(decided, written, epoch));
-        for settling in settled {
-            match settling {
-                Settling::Tell(ask, reply) if whole => self.tell(ask, reply),
-                // It may have been decided on what was not written after all.
-                Settling::Tell(ask, _) | Settling::Again(ask) => asks.push(ask),
-            }
-        }
-        if lost {
-            self.put_off(
-                asks,
-                &StoreError::Unavailable("the connection was lost".to_owned()),
-            );
-            return Err(());
-        }
-        Ok(asks)
-    }
-
-    async fn read_locked(&self, session: &Session, wants: &Wants) -> Result<Known, Trouble> {
-        // Sent together: one round trip.
-        let (begun, locked, reading) = future::join3(
-            session.script(BEGIN),
-            wants.lock(session),
-            wants.read(session, &self.shared),
-        )
-        .await;
-        begun?;
-        locked?;
-        reading
-    }
-
-    async fn write_and_end(
-        &self,
-        session: &Session,
-        decided: &[Pending],
-        epoch: u64,
-    ) -> Result<Written, Trouble> {
-        if decided.is_empty() {
-            session.script("COMMIT").await?;
-            return Ok(Written::default());
-        }
-        let columns = match columns(decided, &self.shared) {
-            Ok(columns) => columns,
-            Err(error) => {
-                session.script("ROLLBACK").await?;
-                return Err(Trouble::Unreadable(error));
-            }
-        };
-        pass_before(decided);
-        let begun = clock::boottime_us();
-        let (written, ended) = future::join(
-            self.write(session, &columns, epoch),
-            session.script("COMMIT"),
-        )
-        .await;
-        let took = clock::boottime_us().saturating_sub(begun);
-        self.shared.committed(took, decided.len());
-        // A write that failed has turned the COMMIT into a ROLLBACK.
-        let written = written?;
-        ended?;
-        Ok(written)
-    }
-
     async fn write(
         &self,
         session: &Session,
@@ -522,22 +298,6 @@ impl Lane {
     ) -> Result<Written, Trouble> {
         let reached = self.shared.ground.reached(self.own);
         columns.write(session, self.own, epoch, reached).await
-    }
-
-    /// Nothing was decided.
-    fn not_read(&mut self, asks: Vec<Ask>, trouble: Trouble) -> Result<Vec<Ask>, ()> {
-        match trouble {
-            Trouble::Changed(_) => Ok(asks),
-            Trouble::Lost(_) => {
-                self.session = None;
-                self.put_off(asks, &trouble.into_store_error());
-                Err(())
-            }
-            Trouble::Refused(_) | Trouble::Unreadable(_) => {
-                self.put_off(asks, &trouble.into_store_error());
-                Err(())
-            }
-        }
     }
 
     /// What may have been committed stays in doubt; the rest is told why not.
@@ -549,7 +309,7 @@ impl Lane {
     }
 
     /// Answers. An attempt that nobody takes sends nothing, and that is recorded.
-    fn tell(&mut self, ask: Ask, reply: Reply) {
+    fn tell(&mut self, ask: Ask, reply: Box<Reply>) {
         let attempt = granted(&reply).cloned();
         let Err(untold) = ask.answer.send(Ok(Answer::Reply(reply))) else {
             return;
@@ -569,7 +329,7 @@ impl Lane {
                 swiftly: false,
                 answer,
                 // It must be recorded, whatever becomes of the connection.
-                doubt: Some(Reply::Parked(None)),
+                doubt: Some(Box::new(Reply::Parked(None))),
             });
         }
     }
@@ -598,151 +358,10 @@ impl Lane {
     }
 }
 
-/// What careful thought made of a command.
-enum Decided {
-    /// To be written.
-    Written(Item, Reply),
-    /// Answered without a write.
-    Known(Reply),
-    /// Asked under an id that was declared dead since.
-    OfTheDead,
-    /// Something else has to be read first.
-    NotYet,
-}
-
-/// What is done once the transaction has ended.
-enum Settling {
-    Tell(Ask, Reply),
-    Again(Ask),
-}
-
-fn decide_one(
-    reading: &mut Known,
-    ask: &Ask,
-    own: InstanceId,
-    shared: &Shared,
-    wants: &mut Wants,
-) -> Decided {
-    let command = &*ask.command;
-    let (epoch, living) = (reading.epoch, shared.living());
-    let view = match load::view(&mut &mut *reading, command, epoch, living) {
-        Ok(view) => view,
-        Err(lack) => {
-            wants.add(&lack);
-            return Decided::NotYet;
-        }
-    };
-    if let Some(first) = committed_before(ask, &view) {
-        return Decided::Known(first);
-    }
-    let decision = decide(&view, command);
-    if is_of_the_dead(&decision.reply, own) {
-        return Decided::OfTheDead;
-    }
-    if decision.changes.is_empty() {
-        return Decided::Known(decision.reply);
-    }
-    let changes = decision.changes;
-    let item = Item::new(reading, command, &view, changes.clone(), &decision.reply);
-    reading.follow(&changes);
-    Decided::Written(item, decision.reply)
-}
-
-/// The reply that was in doubt, if its attempt turns out to be recorded.
-fn committed_before(ask: &Ask, view: &view::View) -> Option<Reply> {
-    let reply = ask.doubt.as_ref()?;
-    let attempt = granted(reply)?.attempt;
-    let Some(view::Record::Operation(operation)) = &view.record else {
-        return None;
-    };
-    operation.lists(attempt).then(|| reply.clone())
-}
-
-/// What is sure to be needed.
-pub(super) fn want(wants: &mut Wants, command: &Command) {
-    match command {
-        Command::Admit(admit) => {
-            let resource = admit.presented.as_ref().map(|shown| &shown.resource);
-            if let Some(resource) = resource {
-                wants.line(resource);
-            }
-            wants.operation(&admit.key);
-            wants.note(&admit.key);
-        }
-        Command::Record(record) => wants.operation(&record.key),
-        Command::Resend(resend) => wants.request(&resend.key),
-        Command::Park(park) => wants.operation(&park.key),
-        Command::Resolve(resolve) => wants.operation(&resolve.key),
-        Command::Note(note) => wants.operation(&note.key),
-        Command::Steer(steer) => wants.line(&steer.resource),
-    }
-}
-
 fn columns(decided: &[Pending], shared: &Shared) -> Result<Columns, StoreError> {
     let items = decided.iter().map(|(item, _)| item);
     Columns::of(items, &shared.sealer, shared.lived().column())
         .map_err(|error| StoreError::Unavailable(format!("content cannot be sealed: {error}")))
-}
-
-/// The grant of a reply, if it is one.
-pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
-    match reply {
-        Reply::Admission(Admission {
-            ruling: Ruling::Granted(grant),
-            ..
-        })
-        | Reply::Resend(ResendReply::Granted(grant)) => Some(grant),
-        Reply::Admission(_)
-        | Reply::Recorded(_)
-        | Reply::Resend(_)
-        | Reply::Parked(_)
-        | Reply::Resolved(_)
-        | Reply::Steered(_)
-        | Reply::Noted(_) => None,
-    }
-}
-
-/// An attempt bears the id of who makes it; one that has been declared dead since makes none.
-fn is_of_the_dead(reply: &Reply, own: InstanceId) -> bool {
-    granted(reply).is_some_and(|grant| grant.attempt.instance != own)
-}
-
-impl Ask {
-    /// Whoever asked for an attempt and went away has withdrawn. Evidence counts whether or not anybody
-    /// still listens.
-    fn unless_withdrawn(self) -> Option<Self> {
-        let asks = matches!(*self.command, Command::Admit(_) | Command::Resend(_));
-        let gone = self.wanted.as_ref().is_some_and(|wanted| !wanted.still());
-        if asks && self.doubt.is_none() && (gone || self.answer.is_closed()) {
-            self.tell(Err(Wanted::withdrawn()));
-            return None;
-        }
-        Some(self)
-    }
-
-    /// On ground that admits nothing, whoever asks for an attempt is told so at once; what may have been
-    /// admitted before is found out all the same.
-    fn unless_closed(self, closed: Option<&StoreError>) -> Option<Self> {
-        let asks = matches!(*self.command, Command::Admit(_) | Command::Resend(_));
-        match closed {
-            Some(why) if asks && self.doubt.is_none() => {
-                self.tell(Err(why.clone()));
-                None
-            }
-            Some(_) | None => Some(self),
-        }
-    }
-
-    fn tell(self, answer: Result<Answer, StoreError>) {
-        // Nobody may be listening any more; the record speaks for itself.
-        let _gone = self.answer.send(answer);
-    }
-}
-
-fn refuse(asks: impl IntoIterator<Item = Ask>, error: &StoreError) {
-    for ask in asks {
-        ask.tell(Err(error.clone()));
-    }
 }
 
 fn pass_before(decided: &[Pending]) {

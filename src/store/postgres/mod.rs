@@ -107,7 +107,7 @@ impl PostgresBackend {
         let swiftly = matches!(command, Command::Admit(_) | Command::Record(_));
         if swiftly {
             match self.ask(command.clone(), wanted.clone(), true).await? {
-                Answer::Reply(reply) => return Ok(reply),
+                Answer::Reply(reply) => return Ok(*reply),
                 Answer::Look => {}
             }
         }
@@ -117,7 +117,7 @@ impl PostgresBackend {
             return Ok(reply);
         }
         match self.ask(command, wanted, false).await? {
-            Answer::Reply(reply) => Ok(reply),
+            Answer::Reply(reply) => Ok(*reply),
             Answer::Look => Err(StoreError::Corrupt("nothing was decided".to_owned())),
         }
     }

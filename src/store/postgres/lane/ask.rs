@@ -1,0 +1,103 @@
+//! What the lane is asked for, by whom, and what it answers.
+//!
+//! What always holds: whoever asked for an attempt and is not there any more gets none; evidence counts
+//! whether or not anybody still listens. An ask that may have been committed is never refused.
+//!
+//! What it does not do: decide.
+
+use tokio::sync::oneshot;
+
+use crate::protocol::command::{Admission, Command, Grant, Reply, ResendReply, Ruling};
+use crate::protocol::ids::InstanceId;
+use crate::store::{StoreError, Wanted};
+
+/// What the lane is asked for.
+pub(in crate::store::postgres) enum Errand {
+    /// Decide and commit.
+    Apply(Ask),
+    /// Commit something, to prove that it can.
+    Prove(oneshot::Sender<Result<(), StoreError>>),
+    /// Stop, after what came before.
+    Close(oneshot::Sender<()>),
+}
+
+/// A command, and who waits for it.
+pub(in crate::store::postgres) struct Ask {
+    pub(in crate::store::postgres) command: Box<Command>,
+    pub(in crate::store::postgres) wanted: Option<Wanted>,
+    /// May it be guessed?
+    pub(in crate::store::postgres) swiftly: bool,
+    pub(in crate::store::postgres) answer: oneshot::Sender<Result<Answer, StoreError>>,
+    /// It may have been committed already: this would be its reply.
+    pub(in crate::store::postgres) doubt: Option<Box<Reply>>,
+}
+
+/// What an ask is answered.
+#[derive(Debug)]
+pub(in crate::store::postgres) enum Answer {
+    /// Committed.
+    Reply(Box<Reply>),
+    /// No guess is good enough: look at the register first.
+    Look,
+}
+
+impl Ask {
+    /// Whoever asked for an attempt and went away has withdrawn. Evidence counts whether or not anybody
+    /// still listens.
+    pub(super) fn unless_withdrawn(self) -> Option<Self> {
+        let asks = matches!(*self.command, Command::Admit(_) | Command::Resend(_));
+        let gone = self.wanted.as_ref().is_some_and(|wanted| !wanted.still());
+        if asks && self.doubt.is_none() && (gone || self.answer.is_closed()) {
+            self.tell(Err(Wanted::withdrawn()));
+            return None;
+        }
+        Some(self)
+    }
+
+    /// On ground that admits nothing, whoever asks for an attempt is told so at once; what may have been
+    /// admitted before is found out all the same.
+    pub(super) fn unless_closed(self, closed: Option<&StoreError>) -> Option<Self> {
+        let asks = matches!(*self.command, Command::Admit(_) | Command::Resend(_));
+        match closed {
+            Some(why) if asks && self.doubt.is_none() => {
+                self.tell(Err(why.clone()));
+                None
+            }
+            Some(_) | None => Some(self),
+        }
+    }
+
+    pub(super) fn tell(self, answer: Result<Answer, StoreError>) {
+        // Nobody may be listening any more; the record speaks for itself.
+        let _gone = self.answer.send(answer);
+    }
+}
+
+pub(super) fn refuse(asks: impl IntoIterator<Item = Ask>, error: &StoreError) {
+    for ask in asks {
+        ask.tell(Err(error.clone()));
+    }
+}
+
+/// The grant of a reply, if it is one.
+pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
+    match reply {
+        Reply::Admission(Admission {
+            ruling: Ruling::Granted(grant),
+            ..
+        })
+        | Reply::Resend(ResendReply::Granted(grant)) => Some(grant),
+        Reply::Admission(_)
+        | Reply::Recorded(_)
+        | Reply::Resend(_)
+        | Reply::Parked(_)
+        | Reply::Resolved(_)
+        | Reply::Steered(_)
+        | Reply::Noted(_) => None,
+    }
+}
+
+/// An attempt bears the id of who makes it; one that has been declared dead since makes none.
+pub(super) fn is_of_the_dead(reply: &Reply, own: InstanceId) -> bool {
+    granted(reply).is_some_and(|grant| grant.attempt.instance != own)
+}

@@ -1,0 +1,260 @@
+//! Decisions in a transaction that has locked the fences and read everything.
+//!
+//! What always holds: each sees what was decided before it in the same transaction; what turns out to have
+//! been committed before is answered as it was then. Nothing is answered before the transaction has ended
+//! well. A transaction takes two round trips, however many commands are in it: begin, lock and read; write
+//! and commit.
+//!
+//! What it does not do: hold a transaction open while it waits for anything but the database.
+
+use futures_util::future;
+
+use super::ask::{Ask, granted, is_of_the_dead, refuse};
+use super::{Lane, Pending, columns, pass_before};
+use crate::clock;
+use crate::protocol::command::{Command, Reply};
+use crate::protocol::decide::decide;
+use crate::protocol::ids::InstanceId;
+use crate::protocol::view;
+use crate::store::postgres::batch::{Item, Verdict, Written, in_lock_order};
+use crate::store::postgres::known::Known;
+use crate::store::postgres::session::Session;
+use crate::store::postgres::shared::Shared;
+use crate::store::postgres::trouble::Trouble;
+use crate::store::postgres::wants::Wants;
+use crate::store::{StoreError, load};
+
+/// How often a decision that lost a race is taken again.
+const TRIES: usize = 12;
+
+/// A transaction that has locked fences and goes no further, because this process stands still, is ended by the
+/// server: others wait for those fences. Longer than any statement is waited for here.
+const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
+
+impl Lane {
+    /// In a transaction that has read everything. Until every command is answered, in doubt, or has lost
+    /// too many races.
+    pub(super) async fn decide_carefully(&mut self, mut asks: Vec<Ask>) {
+        let mut wants = Wants::default();
+        for ask in &asks {
+            want(&mut wants, &ask.command);
+        }
+        for _ in 0..TRIES {
+            asks = match self.try_carefully(asks, &mut wants).await {
+                Ok(again) => again,
+                Err(()) => return,
+            };
+            if asks.is_empty() {
+                return;
+            }
+        }
+        let busy = StoreError::Unavailable("too many others write to the same records".to_owned());
+        // What may have been committed stays in doubt.
+        let (doubted, plain): (Vec<Ask>, Vec<Ask>) =
+            asks.into_iter().partition(|ask| ask.doubt.is_some());
+        self.doubts.extend(doubted);
+        refuse(plain, &busy);
+    }
+
+    /// One transaction. Gives back what it could not decide; fails where the session is gone.
+    async fn try_carefully(&mut self, asks: Vec<Ask>, wants: &mut Wants) -> Result<Vec<Ask>, ()> {
+        let Some(session) = self.session.as_ref() else {
+            self.put_off(asks, &StoreError::Unavailable("no connection".to_owned()));
+            return Err(());
+        };
+        let reading = self.read_locked(session, wants).await;
+        let mut reading = match reading {
+            Ok(reading) => reading,
+            Err(trouble) => {
+                let _undone = session.script("ROLLBACK").await;
+                return self.not_read(asks, trouble);
+            }
+        };
+        let (mut decided, mut settled) = (Vec::new(), Vec::new());
+        let mut touched = Vec::new();
+        for ask in asks {
+            match decide_one(&mut reading, &ask, self.own, &self.shared, wants) {
+                Decided::Written(item, reply) => {
+                    touched.extend(item.resource.clone());
+                    decided.push((*item, (ask, reply)));
+                }
+                Decided::Known(reply) => settled.push(Settling::Tell(ask, reply)),
+                Decided::OfTheDead => ask.tell(Err(self.shared.declared_dead(self.own))),
+                Decided::NotYet => settled.push(Settling::Again(ask)),
+            }
+        }
+        let decided = in_lock_order(decided);
+        let epoch = reading.epoch;
+        let written = self.write_and_end(session, &decided, epoch).await;
+        self.shared.saw_epoch(epoch);
+        self.memory.epoch = epoch;
+        let mut asks = Vec::new();
+        let whole = match &written {
+            Ok(Written { verdicts, .. }) => verdicts.iter().all(|it| *it == Verdict::Written),
+            Err(_) => false,
+        };
+        let lost = matches!(written, Err(Trouble::Lost(_)));
+        if whole {
+            for resource in &touched {
+                self.memory.learn(resource, &mut reading);
+            }
+        }
+        asks.extend(self.conclude(decided, written, epoch));
+        for settling in settled {
+            match settling {
+                Settling::Tell(ask, reply) if whole => self.tell(ask, reply),
+                // It may have been decided on what was not written after all.
+                Settling::Tell(ask, _) | Settling::Again(ask) => asks.push(ask),
+            }
+        }
+        if lost {
+            self.put_off(
+                asks,
+                &StoreError::Unavailable("the connection was lost".to_owned()),
+            );
+            return Err(());
+        }
+        Ok(asks)
+    }
+
+    async fn read_locked(&self, session: &Session, wants: &Wants) -> Result<Known, Trouble> {
+        // Sent together: one round trip.
+        let (begun, locked, reading) = future::join3(
+            session.script(BEGIN),
+            wants.lock(session),
+            wants.read(session, &self.shared),
+        )
+        .await;
+        begun?;
+        locked?;
+        reading
+    }
+
+    async fn write_and_end(
+        &self,
+        session: &Session,
+        decided: &[Pending],
+        epoch: u64,
+    ) -> Result<Written, Trouble> {
+        if decided.is_empty() {
+            session.script("COMMIT").await?;
+            return Ok(Written::default());
+        }
+        let columns = match columns(decided, &self.shared) {
+            Ok(columns) => columns,
+            Err(error) => {
+                session.script("ROLLBACK").await?;
+                return Err(Trouble::Unreadable(error));
+            }
+        };
+        pass_before(decided);
+        let begun = clock::boottime_us();
+        let (written, ended) = future::join(
+            self.write(session, &columns, epoch),
+            session.script("COMMIT"),
+        )
+        .await;
+        let took = clock::boottime_us().saturating_sub(begun);
+        self.shared.committed(took, decided.len());
+        // A write that failed has turned the COMMIT into a ROLLBACK.
+        let written = written?;
+        ended?;
+        Ok(written)
+    }
+
+    /// Nothing was decided.
+    fn not_read(&mut self, asks: Vec<Ask>, trouble: Trouble) -> Result<Vec<Ask>, ()> {
+        match trouble {
+            Trouble::Changed(_) => Ok(asks),
+            Trouble::Lost(_) => {
+                self.session = None;
+                self.put_off(asks, &trouble.into_store_error());
+                Err(())
+            }
+            Trouble::Refused(_) | Trouble::Unreadable(_) => {
+                self.put_off(asks, &trouble.into_store_error());
+                Err(())
+            }
+        }
+    }
+}
+
+/// What careful thought made of a command.
+enum Decided {
+    /// To be written.
+    Written(Box<Item>, Box<Reply>),
+    /// Answered without a write.
+    Known(Box<Reply>),
+    /// Asked under an id that was declared dead since.
+    OfTheDead,
+    /// Something else has to be read first.
+    NotYet,
+}
+
+/// What is done once the transaction has ended.
+enum Settling {
+    Tell(Ask, Box<Reply>),
+    Again(Ask),
+}
+
+fn decide_one(
+    reading: &mut Known,
+    ask: &Ask,
+    own: InstanceId,
+    shared: &Shared,
+    wants: &mut Wants,
+) -> Decided {
+    let command = &*ask.command;
+    let (epoch, living) = (reading.epoch, shared.living());
+    let view = match load::view(&mut &mut *reading, command, epoch, living) {
+        Ok(view) => view,
+        Err(lack) => {
+            wants.add(&lack);
+            return Decided::NotYet;
+        }
+    };
+    if let Some(first) = committed_before(ask, &view) {
+        return Decided::Known(first);
+    }
+    let decision = decide(&view, command);
+    if is_of_the_dead(&decision.reply, own) {
+        return Decided::OfTheDead;
+    }
+    let (changes, reply) = (decision.changes, Box::new(decision.reply));
+    if changes.is_empty() {
+        return Decided::Known(reply);
+    }
+    let item = Item::new(reading, command, &view, changes.clone(), &reply);
+    reading.follow(&changes);
+    Decided::Written(Box::new(item), reply)
+}
+
+/// The reply that was in doubt, if its attempt turns out to be recorded.
+fn committed_before(ask: &Ask, view: &view::View) -> Option<Box<Reply>> {
+    let reply = ask.doubt.as_ref()?;
+    let attempt = granted(reply)?.attempt;
+    let Some(view::Record::Operation(operation)) = &view.record else {
+        return None;
+    };
+    operation.lists(attempt).then(|| reply.clone())
+}
+
+/// What is sure to be needed.
+pub(in crate::store::postgres) fn want(wants: &mut Wants, command: &Command) {
+    match command {
+        Command::Admit(admit) => {
+            let resource = admit.presented.as_ref().map(|shown| &shown.resource);
+            if let Some(resource) = resource {
+                wants.line(resource);
+            }
+            wants.operation(&admit.key);
+            wants.note(&admit.key);
+        }
+        Command::Record(record) => wants.operation(&record.key),
+        Command::Resend(resend) => wants.request(&resend.key),
+        Command::Park(park) => wants.operation(&park.key),
+        Command::Resolve(resolve) => wants.operation(&resolve.key),
+        Command::Note(note) => wants.operation(&note.key),
+        Command::Steer(steer) => wants.line(&steer.resource),
+    }
+}
