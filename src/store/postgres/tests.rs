@@ -100,7 +100,10 @@ async fn try_join(
     dead_after: Millis,
     clock: Clock,
 ) -> Result<Arc<PostgresBackend>, OpenError> {
-    let options = options(url, c::TENANT, dead_after);
+    let options = Options {
+        name: format!("sidecar-{instance}"),
+        ..options(url, c::TENANT, dead_after)
+    };
     let owner = Owner {
         clock,
         ..owner(instance)

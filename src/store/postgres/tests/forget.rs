@@ -99,8 +99,9 @@ async fn a_step_is_bounded_and_what_was_settled_late_goes_in_the_next_lap() {
     database.query(&format!(
         "INSERT INTO fencepost.operations (identity, version, tenant, upstream, principal, id, incarnation,
              state, unsettled, first_seen_wall_ms, record, answer, settled_ms)
-         SELECT decode(md5(n::text), 'hex'), 1, 't', 'u', '', n::text::bytea, 0, 'COMPLETED', false,
-             {begun}, '', 'answer', {begun} FROM generate_series(1, 1200) n"
+         SELECT decode(md5(n::text), 'hex'), 1, '{tenant}', 'u', '', n::text::bytea, 0, 'COMPLETED', false,
+             {begun}, '', 'answer', {begun} FROM generate_series(1, 1200) n",
+        tenant = c::TENANT
     ));
     clock.pass(Millis(2 * HOUR));
     let mut session = None;
@@ -137,12 +138,45 @@ async fn two_that_look_after_one_register_do_not_wait_for_each_other() {
     clock.pass(Millis(2 * HOUR));
     let other = a.backend.connector.connect().await.unwrap();
     other
-        .script("BEGIN; SELECT pg_advisory_xact_lock(5064650310776221557)")
+        .script(&format!(
+            "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('{}', 5064650310776221557))",
+            c::TENANT
+        ))
         .await
         .unwrap();
     assert_eq!(tend(&a).await, (0, 0));
     other.script("ROLLBACK").await.unwrap();
     assert_eq!(tend(&a).await, (1, 0));
+}
+
+/// How far one tenant's were forgotten says nothing of another's, whether or not the database keeps them apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_forgets_for_another_tenant() {
+    let database = database();
+    let clock = machine(1);
+    let a = join_with(&database, A, LONG, clock.clock()).await;
+    let admit = Admit {
+        at: clock.now(),
+        ..c::admit("a", A)
+    };
+    a.carry_out(&admit, c::applied()).await;
+    let owner = Owner {
+        clock: clock.clock(),
+        ..owner(B)
+    };
+    let others = options(database.url(), "another", LONG);
+    let another = open(others, owner).await.unwrap().backend;
+    clock.pass(Millis(2 * HOUR));
+    let mut session = None;
+    let forgotten = another.tend(&mut session).await.unwrap().purged;
+    assert!(forgotten.is_nothing(), "{forgotten:?}");
+    assert_eq!(tend(&a).await, (1, 0));
+    a.beat().await;
+    assert_eq!(
+        a.backend.shared.others().living,
+        [A],
+        "nor do they know each other"
+    );
 }
 
 /// It grows older by the clocks that count suspend of whoever is there, and by nothing else.
