@@ -165,13 +165,14 @@ impl Reader {
             let mut rows = &mut reading;
             let placed = match resource {
                 Some(resource) => {
-                    let fence = load::Rows::fence(&mut rows, resource).map_err(unexpected)?;
+                    let fence =
+                        load::Rows::fence(&mut rows, resource).map_err(|it| unexpected(&it))?;
                     load::placed(&key, fence.as_ref())
                 }
                 None => key.clone(),
             };
             if placed == key {
-                return load::record(&mut rows, &key).map_err(unexpected);
+                return load::record(&mut rows, &key).map_err(|it| unexpected(&it));
             }
             key = placed;
         }
@@ -390,6 +391,6 @@ fn operations_of(rows: Vec<OperationRow>) -> Vec<Operation> {
     rows.into_iter().map(|row| row.operation).collect()
 }
 
-fn unexpected(lack: Lack) -> StoreError {
+fn unexpected(lack: &Lack) -> StoreError {
     StoreError::Corrupt(format!("read, and not there: {lack:?}"))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::protocol::share::{self, TURN};
+use crate::store::age::Lived;
 
 async fn leave_many(party: &Party, instance: InstanceId) {
     for number in 0..30 {
@@ -108,7 +109,7 @@ async fn what_has_not_changed_for_long_is_found_by_one_of_all_now_and_then() {
     assert_eq!([found(&b).await, found(&c).await], [0, 0]);
     // Longer than any attempt of it would have listened.
     clock.pass(Millis(HOUR));
-    let turn = u128::from(b.backend.shared.lived().since(Default::default()).0 / 600_000);
+    let turn = u128::from(b.backend.shared.lived().since(Lived::default()).0 / 600_000);
     let all = [A, B, C];
     let warden = all.into_iter().find(|it| share::is_first(*it, &all, turn));
     let expected = [B, C].map(|it| usize::from(warden == Some(it)));
