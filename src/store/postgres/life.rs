@@ -79,12 +79,19 @@ impl Life {
     /// Until it is dropped.
     pub(super) async fn run(mut self) {
         let every = Duration::from_millis((self.limit.0 / BEATS).max(1));
+        let mut silent = false;
         loop {
-            if let Err(trouble) = self.beat().await {
-                tracing::warn!(
-                    error = %trouble.into_store_error(),
-                    "no sign of life could be given: others may take this instance for dead"
-                );
+            match self.beat().await {
+                Ok(()) => silent = false,
+                // Said once: as long as nothing comes of it, nothing is new.
+                Err(_) if silent => {}
+                Err(trouble) => {
+                    silent = true;
+                    tracing::warn!(
+                        error = %trouble.into_store_error(),
+                        "no sign of life could be given: others may take this instance for dead"
+                    );
+                }
             }
             tokio::select! {
                 () = sleep(every) => {}

@@ -169,13 +169,13 @@ impl Reader {
             let placed = match resource {
                 Some(resource) => {
                     let fence =
-                        load::Rows::fence(&mut rows, resource).map_err(|lack| unexpected(&lack))?;
+                        load::Rows::fence(&mut rows, resource).map_err(|it| unexpected(&it))?;
                     load::placed(&key, fence.as_ref())
                 }
                 None => key.clone(),
             };
             if placed == key {
-                return load::record(&mut rows, &key).map_err(|lack| unexpected(&lack));
+                return load::record(&mut rows, &key).map_err(|it| unexpected(&it));
             }
             key = placed;
         }
