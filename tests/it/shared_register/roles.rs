@@ -69,21 +69,40 @@ fn one_workloads_credential_opens_nothing_of_another() {
         super::until_state(proxy, "lost", "NEEDS_ATTENTION");
     }
 
-    let count = |url: &str, table: &str| {
-        psql(url, &format!("SELECT count(*) FROM fencepost.{table}")).unwrap()
-    };
+    each_sees_its_own(&payments, &payroll, &owner);
+    the_database_refuses_the_rest(&payments);
+    psql(&payments, "DELETE FROM fencepost.operations").unwrap();
+    assert_eq!(count(&payments, "operations"), "0");
+    assert_eq!(count(&payroll, "operations"), "3");
+
+    // Nor does a sidecar work for another tenant than its role's.
+    let said = Proxy::refused(setup(&payments, "payroll")).log();
+    assert!(said.contains("row-level security"), "{said}");
+    psql(&owner, "SELECT fencepost.shut_out('payroll_sidecar')").unwrap();
+    assert!(psql(&payroll, "SELECT 1 FROM fencepost.operations").is_err());
+}
+
+fn count(url: &str, table: &str) -> String {
+    psql(url, &format!("SELECT count(*) FROM fencepost.{table}")).unwrap()
+}
+
+fn each_sees_its_own(payments: &str, payroll: &str, owner: &str) {
     for (table, own) in [
         ("operations", "3"),
         ("fences", "1"),
         ("instances", "1"),
         ("members", "1"),
+        ("forgotten", "2"),
     ] {
-        assert_eq!(count(&payments, table), own, "{table}");
-        assert_eq!(count(&payroll, table), own, "{table}");
+        assert_eq!(count(payments, table), own, "{table}");
+        assert_eq!(count(payroll, table), own, "{table}");
     }
     let events = |url: &str| count(url, "events").parse::<u32>().unwrap();
-    assert!(events(&payments) > 0);
-    assert_eq!(events(&payments) + events(&payroll), events(&owner));
+    assert!(events(payments) > 0);
+    assert_eq!(events(payments) + events(payroll), events(owner));
+}
+
+fn the_database_refuses_the_rest(url: &str) {
     for (sql, part) in [
         (
             "UPDATE fencepost.operations SET tenant = 'payroll'",
@@ -112,21 +131,7 @@ fn one_workloads_credential_opens_nothing_of_another() {
         ("TRUNCATE fencepost.operations", "permission denied"),
         ("DROP TABLE fencepost.operations", "must be owner"),
     ] {
-        let said = psql(&payments, sql).unwrap_err();
+        let said = psql(url, sql).unwrap_err();
         assert!(said.contains(part), "{sql}: {said}");
     }
-    psql(&payments, "DELETE FROM fencepost.operations").unwrap();
-    assert_eq!(
-        (
-            count(&payments, "operations"),
-            count(&payroll, "operations")
-        ),
-        ("0".to_owned(), "3".to_owned())
-    );
-
-    // Nor does a sidecar work for another tenant than its role's.
-    let said = Proxy::refused(setup(&payments, "payroll")).log();
-    assert!(said.contains("row-level security"), "{said}");
-    psql(&owner, "SELECT fencepost.shut_out('payroll_sidecar')").unwrap();
-    assert!(psql(&payroll, "SELECT 1 FROM fencepost.operations").is_err());
 }
