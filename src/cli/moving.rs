@@ -20,33 +20,20 @@ use crate::store::moving::Moved;
 
 /// `store export`.
 #[derive(Args)]
-#[group(id = "exported", required = true, multiple = true)]
 pub(super) struct Export {
     /// Directory of an embedded register, on which no instance is running.
     #[arg(
         long,
         value_name = "DIR",
-        group = "exported",
-        conflicts_with = "database"
+        conflicts_with = "database",
+        required_unless_present_any = ["config", "database"]
     )]
     register: Option<PathBuf>,
     /// A config that says where the embedded register is, and what it is sealed with.
-    #[arg(
-        long,
-        value_name = "FILE",
-        group = "exported",
-        conflicts_with = "database"
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "database")]
     config: Option<PathBuf>,
-    /// URL of a shared register. Better in the environment, where other users do not see it.
-    #[arg(
-        long,
-        value_name = "URL",
-        group = "exported",
-        env = "FENCEPOST_DATABASE",
-        hide_env_values = true,
-        value_parser = secret
-    )]
+    /// URL of a shared register.
+    #[arg(long, value_name = "URL", value_parser = secret)]
     database: Option<Secret>,
     /// File to write. It must not be there.
     #[arg(long, value_name = "FILE")]
@@ -80,7 +67,6 @@ pub(super) struct TakeBack {
 
 /// `store accept-restored`.
 #[derive(Args)]
-#[group(id = "quiet_from", required = true, multiple = false)]
 pub(super) struct AcceptRestored {
     /// URL of the shared register. Better in the environment.
     #[arg(
@@ -92,10 +78,15 @@ pub(super) struct AcceptRestored {
     )]
     database: Secret,
     /// A config of its sidecars: nothing is admitted for as long as its longest request can take.
-    #[arg(long, value_name = "FILE", group = "quiet_from")]
+    #[arg(long, value_name = "FILE", conflicts_with = "quiet")]
     config: Option<PathBuf>,
     /// The longest that a request of any sidecar can take: dispatch and response.
-    #[arg(long, value_name = "DURATION", group = "quiet_from", value_parser = humantime::parse_duration)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        required_unless_present = "config",
+        value_parser = humantime::parse_duration
+    )]
     quiet: Option<Duration>,
 }
 
