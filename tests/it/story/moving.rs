@@ -43,7 +43,7 @@ fn a_register_is_moved_once_and_not_used_where_it_was() {
     let exported = export();
     let told: serde_json::Value = serde_json::from_slice(&exported.stdout).unwrap();
     assert_eq!(told["operations"], 2, "{told}");
-    assert_eq!(told["requests"], 1, "{told}");
+    assert_eq!(told["answers"], 1, "{told}");
     // Nothing of what was sent stands in the file as it is.
     let text = std::fs::read_to_string(file).unwrap();
     assert!(!text.contains("amount"), "{text}");
