@@ -21,15 +21,14 @@ use crate::store::moving::Moved;
 
 /// `store export`.
 #[derive(Args)]
-#[group(id = "exported", required = true, multiple = true)]
 pub(super) struct Export {
     /// The register: the directory of an embedded one, on which no instance is running, or `postgres://…`, or
     /// better '${env:NAME}' or '${file:/path}', where other users do not see it.
-    #[arg(long, value_name = "REGISTER", group = "exported", value_parser = PlaceParser)]
+    #[arg(long, value_name = "REGISTER", required_unless_present = "config", value_parser = PlaceParser)]
     register: Option<Place>,
     /// A config that says where the register is, what an embedded one is sealed with, and whom to trust on the
     /// way to a database.
-    #[arg(long, value_name = "FILE", group = "exported")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// File to write. It must not be there.
     #[arg(long, value_name = "FILE")]
@@ -38,16 +37,15 @@ pub(super) struct Export {
 
 /// `store import`.
 #[derive(Args)]
-#[group(id = "imported", required = true, multiple = true)]
 pub(super) struct Import {
     /// File that `export` wrote.
     #[arg(long, value_name = "FILE")]
     from: PathBuf,
     /// A database that holds no register: `postgres://…`, or better '${env:NAME}' or '${file:/path}'.
-    #[arg(long, value_name = "URL", group = "imported", value_parser = PlaceParser)]
+    #[arg(long, value_name = "URL", required_unless_present = "config", value_parser = PlaceParser)]
     register: Option<Place>,
     /// A config that says where it is, and whom to trust on the way to it.
-    #[arg(long, value_name = "FILE", group = "imported")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
@@ -61,22 +59,16 @@ pub(super) struct TakeBack {
 
 /// `store accept-restored`.
 #[derive(Args)]
-#[group(id = "quiet_from", required = true, multiple = true)]
 pub(super) struct AcceptRestored {
     /// The shared register: `postgres://…`, or better '${env:NAME}' or '${file:/path}'; as a role that owns
     /// its tables.
-    #[arg(long, value_name = "URL", value_parser = PlaceParser)]
+    #[arg(long, value_name = "URL", required_unless_present = "config", value_parser = PlaceParser)]
     register: Option<Place>,
     /// A config of its sidecars: nothing is admitted for as long as its longest request can take.
-    #[arg(
-        long,
-        value_name = "FILE",
-        group = "quiet_from",
-        required_unless_present = "register"
-    )]
+    #[arg(long, value_name = "FILE", required_unless_present = "quiet")]
     config: Option<PathBuf>,
     /// The longest that a request of any sidecar can take: dispatch and response.
-    #[arg(long, value_name = "DURATION", group = "quiet_from", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     quiet: Option<Duration>,
 }
 

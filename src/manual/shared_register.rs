@@ -21,8 +21,8 @@
 //! newer format is refused, and nothing in it changed.
 //!
 //! Each sidecar holds two connections, one to write and one to read, each for all its requests at once:
-//! more would wait for the same rows, so another number of `connections` is refused. No statement is
-//! prepared, so a pooler in transaction mode may stand between.
+//! more would wait for the same rows, so another number of `connections` is refused. A third is held while it
+//! is a sidecar's turn to forget what is old. No statement is prepared, so a pooler in transaction mode may stand between.
 //!
 //! # The way to it
 //!
@@ -77,8 +77,9 @@
 //! `--config` alone) is better where one runs, since callers that wait there are woken.
 //!
 //! `store backup` is for the embedded register. A database is backed up with its own means, and its keys
-//! apart from it. **This version does not notice that a database was restored to an earlier state**:
-//! after a restore, start no sidecar before you have compared the lost span with the provider's books.
+//! apart from it. A database that was restored to an earlier state admits nothing until it is
+//! accepted ([`super::moving`] says what is noticed, and what is not): compare the lost span with the provider's
+//! books first.
 //!
 //! # What is not in it
 //!

@@ -65,8 +65,8 @@ async fn end(ticket: &mut Ticket) -> Arc<Ended> {
 
 /// Two processes; how they get to the database is given.
 async fn two(database: &Database, url: &str) -> (Register, Looking) {
-    let a = open_postgres(database.url(), KEY, A).await;
-    let b = open_postgres(url.to_owned(), KEY, B).await;
+    let a = open_postgres(database.url(), c::TENANT, KEY, A).await;
+    let b = open_postgres(url.to_owned(), c::TENANT, KEY, B).await;
     (a, Looking::on(b))
 }
 

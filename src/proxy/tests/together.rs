@@ -19,7 +19,8 @@ struct Process {
 
 impl Process {
     async fn on(database: &Database, upstream: &Counting, rules: &str, own: InstanceId) -> Self {
-        let register = open_postgres(database.url(), KEY, own).await;
+        // That of a config that names none.
+        let register = open_postgres(database.url(), "default", KEY, own).await;
         let bench = Bench::with(&[upstream.address], rules, register);
         let mut looks = JoinSet::new();
         looks.spawn(abroad::run(bench.dispatcher.clone()));

@@ -67,7 +67,7 @@ impl Subject {
     async fn postgres() -> Self {
         let database = shared().database();
         Self {
-            register: open_postgres(database.url(), KEY, next_instance()).await,
+            register: open_postgres(database.url(), commands::TENANT, KEY, next_instance()).await,
             kind: Kind::Postgres(database, KEY),
         }
     }
@@ -90,7 +90,9 @@ impl Subject {
         self.register = match &self.kind {
             Kind::Memory(backend) => Register::new(Arc::new(backend.reopened(instance))),
             Kind::Sqlite(dir) => open_sqlite(dir, instance).await,
-            Kind::Postgres(database, key) => open_postgres(database.url(), *key, instance).await,
+            Kind::Postgres(database, key) => {
+                open_postgres(database.url(), commands::TENANT, *key, instance).await
+            }
         };
     }
 
@@ -120,7 +122,7 @@ impl Subject {
             .unwrap();
         assert_eq!(imported, exported);
         Self {
-            register: open_postgres(database.url(), key, next_instance()).await,
+            register: open_postgres(database.url(), commands::TENANT, key, next_instance()).await,
             kind: Kind::Postgres(database, key),
         }
     }
@@ -152,6 +154,7 @@ async fn open_sqlite(dir: &TempDir, instance: InstanceId) -> Register {
 /// An instance on the database at that address.
 pub(crate) async fn open_postgres(
     url: String,
+    tenant: &str,
     key: [u8; KEY_LEN],
     instance: InstanceId,
 ) -> Register {
@@ -161,7 +164,7 @@ pub(crate) async fn open_postgres(
         keys: vec![MasterKey::new(key)],
         migrate: true,
         name: "conformance".to_owned(),
-        tenant: commands::TENANT.to_owned(),
+        tenant: tenant.to_owned(),
         part: postgres::Part::Sidecar,
         dead_after: postgres::USUAL_LIMIT,
         remember: REMEMBER,

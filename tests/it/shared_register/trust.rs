@@ -33,9 +33,9 @@ fn a_server_is_believed_only_with_a_certificate_of_the_right_authority() {
         let mut proxy = Proxy::start(setup(query, &right));
         assert_eq!(pay(&proxy, query).send().status, 201);
         let encrypted =
-            "SELECT bool_and(ssl), count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+            "SELECT bool_and(ssl), count(*) >= 2 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
             WHERE application_name = 'fencepost'";
-        assert_eq!(database.query(encrypted), "t|2");
+        assert_eq!(database.query(encrypted), "t|t");
         proxy.stop();
     }
     let by_url = format!(
