@@ -81,3 +81,31 @@ fn what_was_refused_is_put_in_force_once_an_operator_confirms_that_very_config()
     assert_eq!(order.send().status, 201);
     assert_eq!(upstream.effects().len(), 2);
 }
+
+/// Sent again to another place it would be another effect: no person's word makes that right.
+#[test]
+fn what_would_be_sent_again_otherwise_cannot_be_confirmed() {
+    let (upstream, other) = (
+        Upstream::start(Keys::Ignored),
+        Upstream::start(Keys::Ignored),
+    );
+    let proxy = Proxy::start(Setup::opaque(upstream.address()));
+    upstream.next(Script::lose_answer());
+    let order = proxy.post("/orders").json(r#"{"order":"o-1","nr":7}"#);
+    assert_ne!(order.send().status, 201);
+    let before = digest(&proxy);
+    let (here, there) = (upstream.address().to_string(), other.address().to_string());
+    let reload = changed(&proxy, &here, &there);
+    assert_eq!(reload["result"], "refused", "{reload}");
+    assert!(reasons(&reload).contains("cannot be confirmed"), "{reload}");
+    let refused = reload["digest"].as_str().unwrap().to_owned();
+    let confirmed = ["reload", "--accept-identity-changes", &refused];
+    let confirmed = proxy.command(&[&confirmed[..], &["--reason", "o-1 was seen"]].concat());
+    assert_eq!(confirmed.status.code(), Some(1), "{confirmed:?}");
+    assert!(
+        told(&confirmed).contains("cannot be confirmed"),
+        "{confirmed:?}"
+    );
+    assert_eq!(digest(&proxy), before);
+    assert_eq!((upstream.effects().len(), other.effects().len()), (1, 0));
+}
