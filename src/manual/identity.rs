@@ -65,6 +65,10 @@
 //! of their own. Revocation lists are not read: let certificates of callers be short-lived. Several parts
 //! count together: `[ { client_certificate: uri }, { header: X-Account } ]`.
 //!
+//! A certificate does not reach the upstream and scopes nothing there, so callers told apart by one get
+//! derived keys: with `key: { value: caller }`, which profiles may bring, two of them with the same key
+//! would share one operation of the credential that they share, and the config is refused.
+//!
 //! A connection is its caller's until it is closed, also past the end of the certificate that opened it;
 //! no TLS session is resumed, so each new one proves it again.
 //!
