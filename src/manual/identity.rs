@@ -72,7 +72,9 @@
 //! would share one operation of the credential that they share, and the config is refused.
 //!
 //! A connection is its caller's until it is closed, also past the end of the certificate that opened it;
-//! no TLS session is resumed, so each new one proves it again.
+//! no TLS session is resumed, so each new one proves it again. When a reload changes who vouches for
+//! callers (`client_ca`, `client`, TLS or none) or puts another upstream behind the listener, connections
+//! end as soon as what was asked on them is answered.
 //!
 //! Credentials rotate, so which one a request carries is never part of its identity or meaning. But an
 //! answer to a request that carried one (`Authorization`, `Cookie`, `X-Api-Key`, `Api-Key`,
