@@ -18,7 +18,7 @@ use crate::config::{self, Config};
 use crate::protocol::ids::OperationKey;
 use crate::protocol::operation::Operation;
 use crate::store::{OperationQuery, Register, StoreError};
-use crate::wire::recorded::Judge;
+use crate::wire::recorded::{Change, Judge};
 
 /// So many of the newest settled operations are looked at.
 const RECENT: usize = 1_000;
@@ -41,6 +41,9 @@ pub struct ComparisonView {
     pub unsettled: CountView,
     /// Settled ones of late: a repeat of one that changes would be sent.
     pub recent: CountView,
+    /// Would an unsettled one be sent again otherwise than it was? No person can accept that.
+    #[serde(default)]
+    pub sends_otherwise: bool,
     /// Those that change, unsettled ones first; at most 100.
     pub changes: Vec<ChangeView>,
 }
@@ -201,6 +204,7 @@ impl Comparison<'_> {
         count.would_change = count.would_change.saturating_add(1);
         if is_unsettled {
             changing.push(operation.key.clone());
+            view.sends_otherwise |= changes.iter().any(Change::sends_otherwise);
         }
         if view.changes.len() < LISTED {
             view.changes.push(ChangeView {

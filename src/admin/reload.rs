@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Operator;
 use super::api::Api;
+use super::comparison::ComparisonView;
 use super::in_force::{Reload, ReloadView, Verdict};
 use super::problem::Problem;
 use super::resolve::LONGEST_REASON;
@@ -48,8 +49,14 @@ pub struct Asked {
     pub reason: Option<String>,
 }
 
-/// How a refused config is confirmed, for a person to type.
-pub fn how_to_confirm(digest: &str) -> String {
+/// How a refused config is confirmed, for a person to type; or why it is not.
+pub fn how_to_confirm(comparison: &ComparisonView) -> String {
+    if comparison.sends_otherwise {
+        return "this cannot be confirmed while one of them would be sent again otherwise than it was: \
+                settle those first (`fencepost operations list`, `fencepost operations why`)"
+            .to_owned();
+    }
+    let digest = &comparison.digest;
     format!(
         "to put it in force all the same, type: \
          fencepost reload --accept-identity-changes {digest} --reason WHY"

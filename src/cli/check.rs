@@ -125,7 +125,7 @@ impl Verdict {
         );
         // Of a register without an instance there is nothing to confirm: a start is a decision.
         let confirmable = unsettled.would_change > 0 && instance.register.is_none();
-        let how = confirmable.then(|| format!("{}: {}", self.file, how_to_confirm(&view.digest)));
+        let how = confirmable.then(|| format!("{}: {}", self.file, how_to_confirm(&view)));
         let text = std::iter::once(self.text.clone())
             .chain(lines)
             .chain([last])

@@ -44,9 +44,9 @@ pub enum PrincipalPart {
 pub enum CertificateName {
     /// Its subject, byte by byte.
     Subject,
-    /// The one URI among its alternative names; a SPIFFE id, for example.
+    /// The one readable URI among its alternative names; a SPIFFE id, for example.
     Uri,
-    /// The one DNS name among them.
+    /// The one readable DNS name among them.
     Dns,
     /// SHA-256 of all of it: another with every new certificate.
     Fingerprint,

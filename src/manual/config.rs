@@ -62,12 +62,13 @@
 //!
 //! | the new config | what happens |
 //! |---|---|
-//! | is fine | it is put in force as a whole. Listeners that stay keep their sockets and connections; new ones are opened, others closed when their requests are done. Effects in flight keep the rules that they were admitted under, and operations the settle policy that is recorded with them; whatever comes next goes by the new config. Log: `another config is in force`, with both digests |
+//! | is fine | it is put in force as a whole. Listeners that stay keep their sockets, and their connections but for those named below; new ones are opened, others closed when their requests are done. Effects in flight keep the rules that they were admitted under, and operations the settle policy that is recorded with them; whatever comes next goes by the new config. Log: `another config is in force`, with both digests |
 //! | has a problem | the old one stays; the log lists every problem with its place |
 //! | would change an unsettled operation, as above | the old one stays; the log names up to ten of them. It is judged again every half minute, since they may get settled; settle them with `fencepost operations`, or confirm it as below |
 //! | would change settled operations only | it is put in force, with a warning that counts them |
 //! | changes `tenant`, `register`, `admin.address`, `health.address`, or operators from none to some | the old one stays; the log names what cannot change while running |
-//! | has other certificates for a listener (`listen_tls`), in the config or in its files | whoever connects from now on meets the new ones; connections that are open stay what they were, in TLS or not, with the caller that they had |
+//! | has other certificates for a listener (`listen_tls`), in the config or in its files | whoever connects from now on meets the new ones; connections that are open stay, with the caller that they had |
+//! | has other roots for callers (`client_ca`, also the content of its file), another `client`, TLS where there was none or none where there was, or another upstream at the same address | connections that are open end: what was asked on them is answered, and whoever goes on connects again and is known by the new rules. A request that was on its way meanwhile gets `503 draining`, or finds the connection closed; nothing of it was sent |
 //! | has certificates or an upstream that cannot be used, or an address that cannot be had | the old one stays |
 //!
 //! # A config that was refused, all the same

@@ -52,12 +52,14 @@
 //! | `client_certificate` | what names the caller | a renewed certificate is |
 //! |---|---|---|
 //! | `subject` | the whole subject, byte by byte: an authority that writes the same name as another kind of text has named another caller | the same caller |
-//! | `uri` | the one URI among the alternative names, byte by byte: a SPIFFE id | the same caller |
-//! | `dns` | the one DNS name among them; capitals do not count, a wildcard is none | the same caller |
+//! | `uri` | the one readable URI among the alternative names, byte by byte: a SPIFFE id | the same caller |
+//! | `dns` | the one readable DNS name among them; capitals do not count, a wildcard is none | the same caller |
 //! | `fingerprint` | SHA-256 of all of it | **another caller**: a repeat after the renewal is a new operation, and is sent |
 //!
-//! Serial number and issuer are not on offer: they change with every renewal. A certificate without that
-//! name, or with two of its kind, and a caller without a certificate (`client: optional`), get `400
+//! Serial number and issuer are not on offer: they change with every renewal. A name of a form that the
+//! verifier cannot read (a DNS name that is none, a URI that is not UTF-8) is passed over, as if it were
+//! not there: an authority that signs such names beside good ones does not refuse them. A certificate
+//! without that name, or with two readable ones of its kind, and a caller without a certificate (`client: optional`), get `400
 //! identity-missing` for every effect; they are never taken for a default account. With `client: require`,
 //! the default, nobody without a valid certificate gets past the handshake. Whatever headers say of
 //! certificates (`X-Forwarded-Client-Cert`) is not looked at. Whoever is in `client_ca` decides on
@@ -65,8 +67,14 @@
 //! of their own. Revocation lists are not read: let certificates of callers be short-lived. Several parts
 //! count together: `[ { client_certificate: uri }, { header: X-Account } ]`.
 //!
+//! A certificate does not reach the upstream and scopes nothing there, so callers told apart by one get
+//! derived keys: with `key: { value: caller }`, which profiles may bring, two of them with the same key
+//! would share one operation of the credential that they share, and the config is refused.
+//!
 //! A connection is its caller's until it is closed, also past the end of the certificate that opened it;
-//! no TLS session is resumed, so each new one proves it again.
+//! no TLS session is resumed, so each new one proves it again. When a reload changes who vouches for
+//! callers (`client_ca`, `client`, TLS or none) or puts another upstream behind the listener, connections
+//! end as soon as what was asked on them is answered.
 //!
 //! Credentials rotate, so which one a request carries is never part of its identity or meaning. But an
 //! answer to a request that carried one (`Authorization`, `Cookie`, `X-Api-Key`, `Api-Key`,

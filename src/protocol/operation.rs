@@ -161,8 +161,6 @@ pub enum Parked {
     NotOrdered,
     /// It was admitted under a live lease, and nobody who holds one licenses a resend.
     NotCurrent,
-    /// The config has no such upstream any more.
-    UpstreamGone,
 }
 
 /// What proved that there was no effect.
@@ -320,7 +318,6 @@ impl Parked {
                 "without a fence only effects that commute are sent again unattended"
             }
             Self::NotCurrent => "it needs a live lease, and its owner is gone",
-            Self::UpstreamGone => "the config no longer has its upstream",
         }
     }
 }

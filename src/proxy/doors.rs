@@ -1,7 +1,11 @@
 //! The listeners of an instance, opened and closed while it runs.
 //!
-//! What always holds: a door that stays keeps its socket and its connections, whatever is put behind
-//! it: they stay as they were accepted, in TLS or not, with the caller that they had. One that is closed lets the requests under way on it finish.
+//! What always holds: a door that stays keeps its socket. It keeps its connections too, with the callers
+//! that they had, for as long as the same upstream is behind it and the same trust says who callers are;
+//! a renewed certificate of our own changes neither. With another upstream, another trust (TLS or none,
+//! other roots, `client`), connections that were accepted before it end: the requests under way on them
+//! are answered to the end, and no further one is let in under a name that somebody else gave. A door
+//! that is closed lets the requests under way on it finish.
 //!
 //! What it does not do: bind sockets, or choose fronts (`app`).
 
@@ -43,9 +47,21 @@ pub struct Behind {
     pub tls: Option<InboundTls>,
 }
 
+/// What is behind a door, and the connections that may ask it.
+pub(super) struct InForce {
+    pub(super) behind: Behind,
+    /// Those that are accepted from now on.
+    pub(super) connections: Arc<Generation>,
+}
+
+/// Connections that were accepted for one upstream and under one trust.
+pub(super) struct Generation {
+    ending: CancellationToken,
+}
+
 struct Door {
     place: Place,
-    behind: Live<Behind>,
+    in_force: Live<InForce>,
     closing: CancellationToken,
 }
 
@@ -57,23 +73,24 @@ impl Doors {
 
     /// Opens one.
     pub fn add(&self, place: Place, socket: TcpListener, behind: Behind) {
+        let closing = CancellationToken::new();
         let door = Door {
             place,
-            behind: Live::new(Arc::new(behind)),
-            closing: CancellationToken::new(),
+            in_force: Live::new(Arc::new(InForce::first(behind, &closing))),
+            closing,
         };
-        let served = listener::serve(socket, door.behind.clone(), door.closing.clone());
+        let served = listener::serve(socket, door.in_force.clone(), door.closing.clone());
         self.listeners.spawn(served);
         self.open().push(door);
     }
 
-    /// Puts something else behind one, as a whole. Gives it back if no door is there.
+    /// Puts something else behind one, as a whole, and ends the connections that were not accepted for
+    /// it. Gives it back if no door is there.
     pub fn put(&self, place: Place, behind: Behind) -> Option<(Place, Behind)> {
         let mut open = self.open();
         match open.iter_mut().find(|door| door.place.is_at(&place)) {
             Some(door) => {
-                door.place = place;
-                door.behind.replace(Arc::new(behind));
+                door.put(place, behind);
                 None
             }
             None => Some((place, behind)),
@@ -101,6 +118,63 @@ impl Doors {
 
     fn open(&self) -> MutexGuard<'_, Vec<Door>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Door {
+    fn put(&mut self, place: Place, behind: Behind) {
+        let before = self.in_force.now();
+        let stay = self.place.upstream == place.upstream && before.behind.trusts_as(&behind);
+        self.place = place;
+        if stay {
+            let connections = Arc::clone(&before.connections);
+            self.in_force.replace(Arc::new(InForce {
+                behind,
+                connections,
+            }));
+            return;
+        }
+        let next = InForce::first(behind, &self.closing);
+        self.in_force.replace(Arc::new(next));
+        before.connections.ending.cancel();
+        tracing::info!(
+            upstream = %self.place.upstream,
+            listen = %self.place.address,
+            "another upstream or other trust: connections that were open end"
+        );
+    }
+}
+
+impl Behind {
+    /// Would both know a caller by the same certificates?
+    fn trusts_as(&self, other: &Self) -> bool {
+        let trust = |behind: &Self| behind.tls.as_ref().map(|tls| tls.trust().cloned());
+        trust(self) == trust(other)
+    }
+}
+
+impl InForce {
+    /// With no connection yet; those that come end with the door.
+    pub(super) fn first(behind: Behind, closing: &CancellationToken) -> Self {
+        let connections = Generation {
+            ending: closing.child_token(),
+        };
+        Self {
+            behind,
+            connections: Arc::new(connections),
+        }
+    }
+
+    /// May a connection of that generation ask it?
+    pub(super) fn admits(&self, generation: &Arc<Generation>) -> bool {
+        Arc::ptr_eq(&self.connections, generation)
+    }
+}
+
+impl Generation {
+    /// Its connections finish what is under way on them, and take nothing more.
+    pub(super) async fn ending(&self) {
+        self.ending.cancelled().await;
     }
 }
 

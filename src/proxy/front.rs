@@ -353,6 +353,20 @@ pub(super) fn in_the_clear(method: &Method) -> Response<Content> {
     whole(problem::fault(&fault, About::default()), method)
 }
 
+/// The answer to a request whose connection was accepted for another upstream, or under another trust:
+/// nothing of it is read, and on a new connection it is welcome.
+pub(super) fn outlasted(method: &Method) -> Response<Content> {
+    let mut response = whole(
+        problem::fault(&Fault::ConfigChanged, About::default()),
+        method,
+    );
+    let close = HeaderValue::from_static("close");
+    response
+        .headers_mut()
+        .insert(http::header::CONNECTION, close);
+    response
+}
+
 fn respond(told: Told, method: &Method) -> Response<Content> {
     let Some(passing) = told.passing.filter(|_| told.reply.may_have_content(method)) else {
         return whole(told.reply, method);

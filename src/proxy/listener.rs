@@ -4,7 +4,7 @@
 //! told why instead of being refused a connection; a connection that is idle when draining begins is
 //! closed politely; a head that does not come in time closes its connection. Nobody's handshake keeps
 //! another caller waiting, and a request comes with the caller that its connection was opened by, and
-//! with no other.
+//! with no other; to what was put behind the door for callers who are known otherwise it does not come.
 //!
 //! What it does not do: look at requests (`front`), or shake hands (`tls`).
 
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceBuilder, ServiceExt as _};
 
-use super::doors::Behind;
+use super::doors::{Generation, InForce};
 use super::front::{self, Content};
 use super::tls::{InboundTls, Opened};
 use crate::dispatch::live::Live;
@@ -51,23 +51,40 @@ const REQUESTS: usize = 4_096;
 /// Pause after an accept that failed for want of descriptors or memory.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
-/// A request, and who sent it.
-type Asked = (Request<Incoming>, Caller);
+/// A request, and whom it came from.
+type Asked = (Request<Incoming>, Origin);
+
+/// The far end of a connection.
+#[derive(Clone)]
+struct Origin {
+    caller: Caller,
+    accepted: Arc<Generation>,
+}
 
 /// Accepts until `closing`, then lets the open connections finish the requests they are reading or
 /// answering. Resolves when the last one is closed.
 ///
 /// Each request is answered by the front in force when it comes, on whatever connection; each
-/// connection is accepted as was in force when it came.
-pub(super) async fn serve(listener: TcpListener, behind: Live<Behind>, closing: CancellationToken) {
-    let answering = behind.clone();
+/// connection is accepted as was in force when it came, and lasts no longer than its generation.
+pub(super) async fn serve(
+    listener: TcpListener,
+    in_force: Live<InForce>,
+    closing: CancellationToken,
+) {
+    let answering = in_force.clone();
     // One for all connections: its clones share the limit. It fails only by shedding.
     let requests = ServiceBuilder::new()
         .load_shed()
         .concurrency_limit(REQUESTS)
-        .service_fn(move |(request, caller): Asked| {
-            let behind = answering.now();
-            async move { Ok::<_, Infallible>(behind.front.answer(request, &caller).await) }
+        .service_fn(move |(request, from): Asked| {
+            let now = answering.now();
+            async move {
+                // It was on its way while its connection's time ended.
+                if !now.admits(&from.accepted) {
+                    return Ok::<_, Infallible>(front::outlasted(request.method()));
+                }
+                Ok(now.behind.front.answer(request, &from.caller).await)
+            }
         });
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -89,8 +106,10 @@ pub(super) async fn serve(listener: TcpListener, behind: Live<Behind>, closing: 
             tracing::warn!("too many connections: one was closed unread");
             continue;
         };
-        let tls = behind.now().tls.clone();
-        let served = connection(stream, tls, requests.clone(), closing.clone());
+        let now = in_force.now();
+        let tls = now.behind.tls.clone();
+        let accepted = Arc::clone(&now.connections);
+        let served = connection(stream, tls, requests.clone(), accepted);
         connections.spawn(async move {
             served.await;
             drop(slot);
@@ -106,7 +125,7 @@ async fn connection<S>(
     stream: TcpStream,
     tls: Option<InboundTls>,
     requests: S,
-    closing: CancellationToken,
+    accepted: Arc<Generation>,
 ) where
     S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
     S::Future: Send,
@@ -114,14 +133,14 @@ async fn connection<S>(
     // Small answers leave at once.
     let _refused = stream.set_nodelay(true);
     match tls {
-        None => speak(stream, Caller::default(), requests, closing).await,
+        None => speak(stream, Origin::nobody(accepted), requests).await,
         // Boxed: a handshake's state is large, and no concern of listeners without it.
-        Some(tls) => Box::pin(secure(stream, tls, requests, closing)).await,
+        Some(tls) => Box::pin(secure(stream, tls, requests, accepted)).await,
     }
 }
 
-/// The same after a handshake. One that is not over when the listener closes never will be.
-async fn secure<S>(stream: TcpStream, tls: InboundTls, requests: S, closing: CancellationToken)
+/// The same after a handshake. One that is not over when the connection's time is never will be.
+async fn secure<S>(stream: TcpStream, tls: InboundTls, requests: S, accepted: Arc<Generation>)
 where
     S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
     S::Future: Send,
@@ -129,15 +148,17 @@ where
     let peer = stream.peer_addr().ok();
     let opened = tokio::select! {
         opened = tls.open(stream) => opened,
-        () = closing.cancelled() => return,
+        () = accepted.ending() => return,
     };
     match opened {
-        Ok(Opened::Secure(stream, caller)) => speak(stream, caller, requests, closing).await,
+        Ok(Opened::Secure(stream, caller)) => {
+            speak(stream, Origin { caller, accepted }, requests).await;
+        }
         Ok(Opened::InTheClear(stream)) => {
             let told = tower::service_fn(|(request, _): Asked| async move {
                 Ok::<_, Infallible>(front::in_the_clear(request.method()))
             });
-            speak(stream, Caller::default(), told, closing).await;
+            speak(stream, Origin::nobody(accepted), told).await;
         }
         Err(error) => {
             // His certificate is to be mended, and the address is how to find him.
@@ -147,14 +168,25 @@ where
     }
 }
 
+impl Origin {
+    /// Who nothing is known of.
+    fn nobody(accepted: Arc<Generation>) -> Self {
+        Self {
+            caller: Caller::default(),
+            accepted,
+        }
+    }
+}
+
 /// HTTP/1.1 until one of both has had enough.
-async fn speak<T, S>(stream: T, caller: Caller, requests: S, closing: CancellationToken)
+async fn speak<T, S>(stream: T, from: Origin, requests: S)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
     S::Future: Send,
 {
-    let service = service_fn(move |request| answer(requests.clone(), (request, caller.clone())));
+    let accepted = Arc::clone(&from.accepted);
+    let service = service_fn(move |request| answer(requests.clone(), (request, from.clone())));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -166,7 +198,7 @@ where
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = closing.cancelled() => {
+        () = accepted.ending() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -2,8 +2,8 @@
 //!
 //! What always holds: TLS 1.2 or 1.3, HTTP/1.1 within, and no early data, which could be replayed. A
 //! certificate that a caller shows was verified in this very handshake: no session is resumed, since
-//! that would carry a caller past the end of his certificate, or of the trust in whoever issued it. A
-//! handshake ends within its limit. Whoever speaks in the clear is found out before TLS sees a byte, and
+//! that would carry a caller past the end of his certificate, or of the trust in whoever issued it; nor
+//! does a connection outlast that trust (`doors`), though it may outlast the certificate. A handshake ends within its limit. Whoever speaks in the clear is found out before TLS sees a byte, and
 //! can be told.
 //!
 //! What it does not do: know revocation lists, look at requests (`front`), or notice that files have
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
@@ -36,7 +37,18 @@ const HANDSHAKE_RECORD: u8 = 22;
 
 /// How a listener speaks TLS. Cheap to clone.
 #[derive(Clone)]
-pub struct InboundTls(TlsAcceptor);
+pub struct InboundTls {
+    acceptor: TlsAcceptor,
+    trust: Option<Trust>,
+}
+
+/// What makes a certificate a caller's. Equal where the same certificates are accepted.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Trust {
+    /// In the order of the file; what is between them is nothing.
+    roots: Vec<CertificateDer<'static>>,
+    required: bool,
+}
 
 /// Why it cannot.
 #[derive(Debug, thiserror::Error)]
@@ -80,9 +92,10 @@ impl InboundTls {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(InboundTlsError::Tls)?;
-        let builder = match &files.client {
+        let trust = files.client.as_ref().map(Trust::load).transpose()?;
+        let builder = match &trust {
             None => builder.with_no_client_auth(),
-            Some(client) => builder.with_client_cert_verifier(verifier(client, provider)?),
+            Some(trust) => builder.with_client_cert_verifier(trust.verifier(provider)?),
         };
         warn_of_readers(&files.key);
         let mut config = builder
@@ -91,7 +104,13 @@ impl InboundTls {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Ok(Self { acceptor, trust })
+    }
+
+    /// Whose certificates it accepts; `None`: it asks for none.
+    pub(super) fn trust(&self) -> Option<&Trust> {
+        self.trust.as_ref()
     }
 
     /// Shakes hands with whoever opened this connection.
@@ -104,7 +123,11 @@ impl InboundTls {
                 Ok(_) => {}
                 Err(error) => return Err(Unopened::Handshake(error)),
             }
-            let stream = self.0.accept(tcp).await.map_err(Unopened::Handshake)?;
+            let stream = self
+                .acceptor
+                .accept(tcp)
+                .await
+                .map_err(Unopened::Handshake)?;
             let (_, session) = stream.get_ref();
             let shown = session.peer_certificates().and_then(<[_]>::first);
             let caller = shown.map(Caller::shown).transpose()?.unwrap_or_default();
@@ -116,21 +139,30 @@ impl InboundTls {
     }
 }
 
-fn verifier(
-    client: &ClientCertificates,
-    provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, InboundTlsError> {
-    let mut roots = RootCertStore::empty();
-    for root in certificates(&client.ca)? {
-        roots.add(root).map_err(InboundTlsError::Tls)?;
+impl Trust {
+    fn load(client: &ClientCertificates) -> Result<Self, InboundTlsError> {
+        Ok(Self {
+            roots: certificates(&client.ca)?,
+            required: client.required,
+        })
     }
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    let builder = if client.required {
-        builder
-    } else {
-        builder.allow_unauthenticated()
-    };
-    builder.build().map_err(InboundTlsError::Verifier)
+
+    fn verifier(
+        &self,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ClientCertVerifier>, InboundTlsError> {
+        let mut roots = RootCertStore::empty();
+        for root in &self.roots {
+            roots.add(root.clone()).map_err(InboundTlsError::Tls)?;
+        }
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let builder = if self.required {
+            builder
+        } else {
+            builder.allow_unauthenticated()
+        };
+        builder.build().map_err(InboundTlsError::Verifier)
+    }
 }
 
 /// Some platforms widen modes of whole volumes; refusing would only take the service down.

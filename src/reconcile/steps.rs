@@ -8,12 +8,13 @@
 use std::time::Duration;
 
 use super::Reconciler;
+use crate::config::KeyRule;
 use crate::dispatch::waiters::Ended;
 use crate::protocol::command::{Park, Resend};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::lease::LeaseFacts;
-use crate::protocol::operation::{Operation, Parked, State};
+use crate::protocol::operation::{IdentityOrigin, Operation, Parked, State};
 use crate::protocol::outcome::Unsent;
 use crate::protocol::plan::{self, Step};
 use crate::protocol::time::Millis;
@@ -44,7 +45,7 @@ enum After {
 
 impl Reconciler {
     /// Takes steps until none is left.
-    pub(super) async fn settle(&self, key: &OperationKey) -> Result<(), StoreError> {
+    pub(crate) async fn settle(&self, key: &OperationKey) -> Result<(), StoreError> {
         let mut away = Duration::from_millis(200);
         loop {
             if self.dispatcher.supervisor.is_draining() {
@@ -136,10 +137,16 @@ impl Reconciler {
         let key = &operation.key;
         let gateways = self.gateways.now();
         let Some(gateway) = gateways.by_id(&key.upstream) else {
-            // Nobody knows where to send it or whom to ask: whoever waits for it is told so.
-            self.park(operation, Parked::UpstreamGone).await?;
+            hold_back(key, "the config no longer has its upstream");
             return Ok(After::Done);
         };
+        if is_sent_otherwise(operation, gateway.config.key.as_ref()) {
+            hold_back(
+                key,
+                "the config no longer sends the key that it was sent under",
+            );
+            return Ok(After::Done);
+        }
         let connection = match gateway.pool.reserve().await {
             Ok(connection) => connection,
             Err(unreachable) => {
@@ -243,4 +250,26 @@ impl Reconciler {
         }
         Ok(())
     }
+}
+
+/// A resend under another key, or under none, would be another effect. A start asks nobody whether a config
+/// may say so.
+fn is_sent_otherwise(operation: &Operation, now: Option<&KeyRule>) -> bool {
+    match (operation.settle.key, now) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(own), Some(now)) => {
+            operation.origin == IdentityOrigin::Caller && own.value != now.policy.value
+        }
+    }
+}
+
+/// It is not given to a person: a config that is put right settles it, as long as its key counts.
+fn hold_back(key: &OperationKey, why: &'static str) {
+    tracing::error!(
+        operation = %key.id,
+        upstream = %key.upstream,
+        why,
+        "an uncertain operation is not sent again: settled once the config is put right, or by a person"
+    );
 }

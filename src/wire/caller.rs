@@ -1,8 +1,9 @@
 //! Who is at the other end of a caller's connection, by the certificate that he showed.
 //!
 //! What always holds: names are read by the library that verified the certificate (`webpki`), so that
-//! two readers cannot differ on it. A name that is not there, or not the only one of its kind, is none;
-//! nothing weaker takes its place. A name outlives the certificate: serial number, issuer and validity
+//! two readers cannot differ on it. A name that is not there, or not the only readable one of its kind, is
+//! none; nothing weaker takes its place. What that library cannot read as a name of its kind it passes
+//! over, and it is not counted here. A name outlives the certificate: serial number, issuer and validity
 //! are none, since they change whenever it is renewed; its fingerprint does too, and is for whoever asks
 //! for it by name.
 //!
@@ -23,7 +24,7 @@ use crate::config::CertificateName;
 #[derive(Clone, Default)]
 pub struct Caller(Option<Arc<Names>>);
 
-/// What a certificate says of its owner.
+/// What a certificate says of its owner, as far as `webpki` can read it.
 struct Names {
     subject: Vec<u8>,
     uris: Vec<String>,
@@ -42,10 +43,10 @@ pub enum Nameless {
     /// No certificate was shown.
     #[error("is not there: the caller's connection showed no certificate")]
     NoCertificate,
-    /// It has none of this kind.
+    /// It has none of this kind that can be read.
     #[error("is not in the certificate")]
     Absent,
-    /// It has several of this kind.
+    /// It has several of this kind that can be read.
     #[error("is in the certificate more than once")]
     Several,
     /// The name is one that several hosts share.

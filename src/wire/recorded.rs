@@ -65,6 +65,22 @@ pub enum Change {
     Elsewhere,
 }
 
+impl Change {
+    /// Would what is unsettled be sent again otherwise than it was? That is another effect, and nobody's
+    /// repeat: no person's word makes it right.
+    pub fn sends_otherwise(&self) -> bool {
+        match self {
+            Self::KeyGone | Self::KeyOther | Self::Elsewhere => true,
+            Self::Tenant
+            | Self::UpstreamGone
+            | Self::Unprotected
+            | Self::Principal
+            | Self::Id(_)
+            | Self::Resource(_) => false,
+        }
+    }
+}
+
 impl<'a> Judge<'a> {
     /// `before`: the config in force, where there is one.
     pub fn new(after: &'a Config, before: Option<&'a Config>) -> Self {
@@ -282,19 +298,26 @@ fn is_anothers_by_rules(
     operation: &Operation,
 ) -> bool {
     let had_principal = operation.key.principal != Principal::None;
-    let others = before.is_some_and(|before| before.principal != after.principal);
+    let others = match before {
+        Some(before) => before.principal != after.principal,
+        // Certificates are not stored: by which rule it was told apart from others' cannot be seen.
+        None => operation.state.is_unsettled() && shows_certificate(after),
+    };
     had_principal == after.principal.is_empty() || others
 }
 
 /// Certificates are not stored. Where callers are told apart by them, whose an operation is only the
 /// rules can say, and everything else of it is found out for nobody.
 fn without_certificates(upstream: &Upstream) -> Option<Upstream> {
-    let mut parts = upstream.principal.iter();
-    let is_certificate = |part: &PrincipalPart| matches!(part, PrincipalPart::Certificate(_));
-    parts.any(is_certificate).then(|| Upstream {
+    shows_certificate(upstream).then(|| Upstream {
         principal: Vec::new(),
         ..upstream.clone()
     })
+}
+
+fn shows_certificate(upstream: &Upstream) -> bool {
+    let mut parts = upstream.principal.iter();
+    parts.any(|part| matches!(part, PrincipalPart::Certificate(_)))
 }
 
 /// All rules of protection, by the requests that they are for.

@@ -215,10 +215,14 @@ static int in_kept(const char *path, char copy[2 * PATH_MAX], const char *end) {
   return !strchr(name, '/') && snprintf(copy, 2 * PATH_MAX, "%s/%s%s", kept_in, name, end) > 0;
 }
 
-static void copy_aside(int fd, const char *aside) {
+/* What is open for writing only is read by a descriptor of its own. SQLite's files never are: closing another
+   descriptor of such a file would give up the locks that it holds on it. */
+static void copy_aside(int fd, const char *path, const char *aside) {
   char piece[64 * 1024];
   long length;
   off_t at = 0;
+  int own = (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY ? raw_open(path, O_RDONLY) : -1;
+  if (own >= 0) fd = own;
   int into = raw_open(aside, O_WRONLY | O_CREAT | O_TRUNC);
   if (into < 0) give_up("a copy cannot be made");
   while ((length = syscall(SYS_pread64, fd, piece, sizeof piece, at)) > 0) {
@@ -226,6 +230,7 @@ static void copy_aside(int fd, const char *aside) {
     at += length;
   }
   if (length < 0) give_up("a file cannot be read for its copy");
+  if (own >= 0) syscall(SYS_close, own);
   syscall(SYS_close, into);
 }
 
@@ -237,7 +242,7 @@ static int sync_and_keep(int fd, int (*sync)(int)) {
   follow_orders();
   int kept = kept_of[0] && fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && path_of(fd, path) &&
              in_kept(path, copy, "") && in_kept(path, aside, ".aside");
-  if (kept) copy_aside(fd, aside);
+  if (kept) copy_aside(fd, path, aside);
   int done = sync(fd);
   int saved = errno;
   if (kept && done == 0) syscall(SYS_rename, aside, copy);

@@ -1,8 +1,8 @@
 //! What a new config does to the operations in the register, and whether that may be.
 //!
 //! What always holds: while admissions are held the comparison is bounded in time; what an operator
-//! confirmed is exactly the config in hand, and stands afterwards in the log of every operation that it
-//! concerns.
+//! confirmed is exactly the config in hand. It is written down once that is in force, in our log, and in that of
+//! every operation that it concerns, unless the process ends meanwhile.
 //!
 //! What it does not do: put a config in force.
 
@@ -28,8 +28,8 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Refuses a config under which unsettled operations change, unless that is confirmed. Answers those
-    /// that do.
+    /// Refuses a config under which unsettled operations change, unless that is confirmed; and one under
+    /// which they would be sent again otherwise, whoever confirms it. Answers those that change.
     pub(super) async fn judged(
         self,
         register: &Register,
@@ -42,9 +42,9 @@ impl Change<'_> {
         let compared = compared(register, Some(before), after).await;
         let Compared { view, changing } =
             compared.map_err(|error| vec![format!("the register cannot be read: {error}")])?;
-        if !changing.is_empty() && confirmed.is_none() {
+        if view.sends_otherwise || (!changing.is_empty() && confirmed.is_none()) {
             let mut reasons = reasons(&view);
-            reasons.push(how_to_confirm(&after.digest));
+            reasons.push(how_to_confirm(&view));
             return Err(reasons);
         }
         if view.recent.would_change > 0 {

@@ -1,7 +1,8 @@
 //! One upstream: where it is, what it can do, and what is an effect there.
 //!
 //! What always holds: a key is sent only where it is honoured, and an upstream that deduplicates says
-//! where; an upstream that can do nothing gets a fresh connection for every effect.
+//! where; a key of the caller's own goes on only where whatever scopes it here goes on too; an upstream
+//! that can do nothing gets a fresh connection for every effect.
 //!
 //! What it does not do: read who calls (`callers`), or what an effect is (`effect`).
 
@@ -12,6 +13,7 @@ use http::Uri;
 use super::effect::{self, Context};
 use super::{NAME, Taken, answers, callers, is_name, observed, tls_files, value};
 use crate::config::answers::AnswerRules;
+use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
 use crate::config::problems::Place;
 use crate::config::profile::{self, Profile};
@@ -84,7 +86,7 @@ fn merged(
     let url = fields.need("url").and_then(|field| url(&field));
     let tls = tls(&mut fields, url.as_ref());
     let capability = capability(&mut fields);
-    let key = key(&mut fields, capability);
+    let key = key(&mut fields, capability, &callers.principal);
     let context = Context {
         mode,
         capability,
@@ -184,7 +186,11 @@ fn capability(fields: &mut Fields<'_>) -> Capability {
     all
 }
 
-fn key(fields: &mut Fields<'_>, capability: Capability) -> Option<KeyRule> {
+fn key(
+    fields: &mut Fields<'_>,
+    capability: Capability,
+    principal: &[PrincipalPart],
+) -> Option<KeyRule> {
     let Some(field) = fields.take("key") else {
         if capability.idempotent {
             fields
@@ -204,7 +210,7 @@ fn key(fields: &mut Fields<'_>, capability: Capability) -> Option<KeyRule> {
         .need("header")
         .and_then(|field| value::header(&field));
     let value = fields.or("value", KeyValue::Derived, |field| {
-        field.choice(&[("derived", KeyValue::Derived), ("caller", KeyValue::Caller)])
+        key_value(field, principal)
     });
     let lifetime = fields.take("lifetime");
     if lifetime.is_none() && capability.idempotent {
@@ -225,6 +231,19 @@ fn key(fields: &mut Fields<'_>, capability: Capability) -> Option<KeyRule> {
             remembers_refusals,
         },
     })
+}
+
+/// A header that selects an account goes upstream too, where it scopes the key. A certificate stays here.
+fn key_value(field: &Field<'_>, principal: &[PrincipalPart]) -> Option<KeyValue> {
+    let value = field.choice(&[("derived", KeyValue::Derived), ("caller", KeyValue::Caller)])?;
+    let is_certificate = |part: &PrincipalPart| matches!(part, PrincipalPart::Certificate(_));
+    if value == KeyValue::Caller && principal.iter().any(is_certificate) {
+        field.error(
+            "a client certificate does not reach the upstream: two callers with the same key would share \
+             one operation there; say `value: derived`",
+        );
+    }
+    Some(value)
 }
 
 fn longest(field: &Field<'_>, value: KeyValue) -> Option<usize> {

@@ -130,6 +130,8 @@ const RULES_IN_UPSTREAM: &str = r"
 6:44 => which certificates? =>     listen_tls: { cert: c, key: k, client: require }
 6:58 => `maybe` is not one of require | optional =>     listen_tls: { cert: c, key: k, client_ca: a, client: maybe }
 6:54 => did you mean `client_ca`? =>     listen_tls: { cert: c, key: k, client: optional, client_cas: a }
+8:30 => say `value: derived` =>     listen_tls: { cert: c, key: k, client_ca: a }\n    principal: [ { header: A }, { client_certificate: uri } ]\n    key: { header: K, value: caller }
+8:14 => say `value: derived` =>     listen_tls: { cert: c, key: k, client_ca: a }\n    principal: [ { client_certificate: subject } ]\n    profile: generic
 6:16 => `upstreams.a.listen` listens there already =>   b: { listen: 127.0.0.1:15001, url: http://x }
 6:48 => has the id `a` already =>   b: { listen: 127.0.0.1:2, url: http://x, id: a }
 6:19 => listens there already => admin: { address: 127.0.0.1:15001 }

@@ -1,5 +1,6 @@
 //! What cannot be settled unattended: whoever waits for it is told, whatever the reason.
 
+use super::commits::Counting;
 use super::*;
 use crate::protocol::operation::{Parked, State};
 use crate::protocol::outcome::{Evidence, Unsent};
@@ -48,17 +49,46 @@ async fn a_stored_request_that_cannot_be_sent_is_given_to_a_person_and_every_end
     assert_eq!(parked.state, State::NeedsAttention(why));
 }
 
+/// It goes nowhere while the config in force would send it otherwise, and is settled once that is put right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operation_whose_upstream_left_the_config_is_given_to_a_person() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (bench, key) = left_behind(listener.local_addr().unwrap(), "POST").await;
-    bench.reconciler.replace(Arc::new(Gateways::default()));
+async fn what_the_config_would_send_otherwise_is_held_back_until_it_is_put_right() {
+    let nowhere = Vec::new();
+    let keyless = IDEMPOTENT
+        .replace(
+            "    key: { header: Idempotency-Key, lifetime: 24h, value: derived }\n",
+            "",
+        )
+        .replace("[idempotent]", "[opaque]");
+    assert_ne!(keyless, IDEMPOTENT);
+    let upstream = Counting::answering_first_after(Some(Duration::ZERO));
+    let (bench, key) = left_behind(upstream.address, "POST").await;
+    let right = bench.gateways.clone();
+    let other = Bench::before(
+        &[upstream.address],
+        &keyless,
+        (INSTANCE, MemoryBackend::new(INSTANCE)),
+        nothing(),
+    );
+    for wrong in [nowhere, other.gateways.clone()] {
+        bench.reconciler.replace(Arc::new(Gateways::new(wrong)));
+        bench.reconciler.settle(&key).await.unwrap();
+        let read = bench.dispatcher.register.read();
+        let found = read.operation(&key, true).await.unwrap().unwrap();
+        assert!(
+            found.operation.state.is_in_doubt(),
+            "{:?}",
+            found.operation.state
+        );
+        assert!(found.request.is_some());
+        assert_eq!(upstream.requests(), 0);
+    }
     let mut ticket = bench.dispatcher.waiters.watch(&key);
-    bench.reconciler.wake(&key);
-
-    let parked = tokio::time::timeout(LIMIT, ticket.next()).await.unwrap();
-    let why = Parked::UpstreamGone;
-    assert_eq!(parked.state, State::NeedsAttention(why));
-    listener.set_nonblocking(true).unwrap();
-    assert!(listener.accept().is_err(), "nobody connected");
+    bench.reconciler.replace(Arc::new(Gateways::new(right)));
+    let settled = tokio::time::timeout(LIMIT, ticket.next()).await.unwrap();
+    assert!(
+        matches!(settled.state, State::Completed(_)),
+        "{:?}",
+        settled.state
+    );
+    assert_eq!(upstream.requests(), 1);
 }

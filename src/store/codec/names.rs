@@ -50,7 +50,7 @@ words! {
     Grain { Leaves = 0, Outermost = 1, Head = 2 }
     Parked {
         NoStep = 0, KeyTooOld = 1, RequestNotKept = 2, Overtaken = 3, CutOff = 4, ResendsUsedUp = 5,
-        NotOrdered = 6, NotCurrent = 7, UpstreamGone = 8,
+        NotOrdered = 6, NotCurrent = 7,
     }
 }
 

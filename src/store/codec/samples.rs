@@ -127,7 +127,6 @@ fn parked() -> impl Strategy<Value = Parked> {
         Just(Parked::ResendsUsedUp),
         Just(Parked::NotOrdered),
         Just(Parked::NotCurrent),
-        Just(Parked::UpstreamGone),
     ]
 }
 

@@ -147,10 +147,13 @@ fn finish(aside: &Path, path: &Path, now: &Moment, why: &str) -> Result<(), Open
     }
     let (was, is) = (Ground::place(path)?, Ground::place(aside)?);
     let stamped = schema::alone(&new, || -> rusqlite::Result<()> {
-        // A register that is not where it was stays in doubt, whatever number the new file got.
+        // A register that is not where it was stays in doubt, whatever number the new file got: one that
+        // was told by its device alone keeps the device that told it.
         new.execute(
-            "UPDATE register SET device = iif(inode = ?3, ?2, 0), inode = iif(inode = ?3, ?1, 0)",
-            [is.inode, is.device, was.inode].map(u64::cast_signed),
+            "UPDATE register SET
+                 device = iif(inode = ?3 AND device = ?4, ?2, device),
+                 inode = iif(inode = ?3, ?1, 0)",
+            [is.inode, is.device, was.inode, was.device].map(u64::cast_signed),
         )?;
         about::note(&new, now, why)?;
         new.pragma_update(None, "user_version", FORMAT)

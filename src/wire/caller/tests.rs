@@ -85,7 +85,7 @@ fn a_subject_is_its_bytes() {
 }
 
 #[test]
-fn an_alternative_name_is_the_only_one_of_its_kind_or_none() {
+fn an_alternative_name_is_the_only_readable_one_of_its_kind_or_none() {
     let of = |names: &[SanType], kind| name(&caller(&named(names)), kind);
     let (a, b) = (uri(SPIFFE), uri("spiffe://example.org/other"));
     let host = dns("Worker.Example.org");
@@ -100,6 +100,9 @@ fn an_alternative_name_is_the_only_one_of_its_kind_or_none() {
     let kind = CertificateName::Dns;
     let found = of(&[host.clone(), a.clone()], kind).unwrap();
     assert_eq!(found, b"worker.example.org");
+    // What cannot be read as a name is none: that it is there as well is not known.
+    let beside = of(&[host.clone(), dns("not a name")], kind).unwrap();
+    assert_eq!(beside, b"worker.example.org");
     assert_eq!(of(&[host, dns("x.org")], kind), Err(Nameless::Several));
     assert_eq!(of(&[a], kind), Err(Nameless::Absent));
     assert_eq!(of(&[dns("*.example.org")], kind), Err(Nameless::Wildcard));

@@ -6,6 +6,7 @@
 use std::process::Output;
 
 use crate::support::call::Call;
+use crate::support::gate::Gate;
 use crate::support::proxy::Proxy;
 use crate::support::script::Script;
 use crate::support::setup::{OPERATOR, Setup};
@@ -80,4 +81,36 @@ fn what_was_refused_is_put_in_force_once_an_operator_confirms_that_very_config()
     // This is what was accepted: a repeat is another operation.
     assert_eq!(order.send().status, 201);
     assert_eq!(upstream.effects().len(), 2);
+}
+
+/// Sent again to another place it would be another effect: no person's word makes that right.
+#[test]
+fn what_would_be_sent_again_otherwise_cannot_be_confirmed() {
+    let (upstream, other) = (
+        Upstream::start(Keys::Honoured),
+        Upstream::start(Keys::Honoured),
+    );
+    let proxy = Proxy::start(Setup::payments(upstream.address()));
+    let gate = Gate::closed();
+    upstream.next(Script::hold_effect(&gate));
+    let slow = proxy.post("/payments").key("k1").json(r#"{"amount":7}"#);
+    let slow = slow.start();
+    gate.until_reached();
+    let before = digest(&proxy);
+    let (here, there) = (upstream.address().to_string(), other.address().to_string());
+    let reload = changed(&proxy, &here, &there);
+    assert_eq!(reload["result"], "refused", "{reload}");
+    assert!(reasons(&reload).contains("cannot be confirmed"), "{reload}");
+    let refused = reload["digest"].as_str().unwrap().to_owned();
+    let confirmed = ["reload", "--accept-identity-changes", &refused];
+    let confirmed = proxy.command(&[&confirmed[..], &["--reason", "k1 was seen"]].concat());
+    assert_eq!(confirmed.status.code(), Some(1), "{confirmed:?}");
+    assert!(
+        told(&confirmed).contains("cannot be confirmed"),
+        "{confirmed:?}"
+    );
+    assert_eq!(digest(&proxy), before);
+    gate.open();
+    assert_eq!(slow.answer().status, 201);
+    assert_eq!((upstream.effects().len(), other.effects().len()), (1, 0));
 }

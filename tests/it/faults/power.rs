@@ -8,6 +8,7 @@
 use std::os::unix::process::ExitStatusExt;
 
 use super::*;
+use crate::support::disk::Disk;
 
 /// The power goes as the process does.
 fn lose_power(proxy: &mut Proxy) {
@@ -106,4 +107,34 @@ fn a_token_is_on_the_disk_before_a_byte_is_sent_under_it() {
         let bodies: Vec<_> = effects.iter().map(|it| it.body.as_str()).collect();
         assert_eq!(bodies, [r#"{"under":9}"#], "{point}");
     }
+}
+
+/// What is written without being read, as the report of observe mode is every few seconds: the disk of these
+/// tests remembers it like everything else.
+#[test]
+fn what_is_only_written_is_on_the_disk_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let register = folder.path().join("register");
+    std::fs::create_dir(&register).unwrap();
+    let disk = Disk::below(folder.path(), &register);
+    disk.remembers_what_is_synced();
+    let report = register.join("report.json");
+    for (text, synced) in [("synced", true), ("not synced", false)] {
+        let mut write = std::process::Command::new("dd");
+        write.arg(format!("of={}", report.display()));
+        write.args(if synced { &["conv=fsync"][..] } else { &[] });
+        disk.stand_under(&mut write);
+        let mut child = write
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, text.as_bytes()).unwrap();
+        drop(input);
+        assert!(child.wait().unwrap().success(), "{text}");
+    }
+    assert_eq!(std::fs::read_to_string(&report).unwrap(), "not synced");
+    disk.loses_what_was_not_synced();
+    assert_eq!(std::fs::read_to_string(&report).unwrap(), "synced");
 }

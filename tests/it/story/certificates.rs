@@ -3,7 +3,7 @@
 //! What always holds: a real handshake with a real authority; the provider's ledger says whether two
 //! callers shared an operation, and whether somebody got in who should not have.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 
@@ -12,8 +12,9 @@ use rustls::{AlertDescription, HandshakeKind};
 use tempfile::TempDir;
 
 use super::*;
-use crate::support::gate::PATIENCE;
+use crate::support::gate::{Gate, PATIENCE};
 use crate::support::ports;
+use crate::support::script::Script;
 use crate::support::setup::Setup;
 use crate::support::tls::{Authority, Identity, Secure, ask};
 use crate::support::upstream::Keys;
@@ -70,6 +71,23 @@ impl Gateway {
 
     fn pay(&self, key: &str) -> Call {
         pay(&self.proxy, key, r#"{"amount":5}"#)
+    }
+
+    /// The bytes of such a payment on a connection that may be used again.
+    fn kept_open(&self, key: &str) -> Vec<u8> {
+        let request = String::from_utf8(self.pay(key).bytes()).unwrap();
+        request.replace("Connection: close\r\n", "").into_bytes()
+    }
+
+    /// Has the config read again, and waits until it is in force.
+    fn reload(&self) {
+        let last = || self.proxy.read("/v1/config")["last_reload"].clone();
+        let before = last();
+        self.proxy.hang_up();
+        until("the config is in force", || {
+            let now = last();
+            now != before && now["result"] == "applied"
+        });
     }
 }
 
@@ -227,10 +245,8 @@ fn renewed_certificates_are_taken_up_without_a_dropped_connection() {
     let alice = gateway.callers.caller("alice");
     let old = gateway.caller(&alice);
     let mut kept = old.connect(gateway.proxy.address());
-    let request = gateway.pay("k").bytes();
-    let request = String::from_utf8(request).unwrap();
-    let request = request.replace("Connection: close\r\n", "");
-    let first = ask(&mut kept, request.as_bytes()).unwrap();
+    let request = gateway.kept_open("k");
+    let first = ask(&mut kept, &request).unwrap();
     assert_eq!(first.status, 201);
 
     // Half of a new pair is no pair: the old one stays.
@@ -243,20 +259,79 @@ fn renewed_certificates_are_taken_up_without_a_dropped_connection() {
     until("the half is refused", || last() == "refused");
     assert_replayed(&old.send(&gateway.pay("k")), &first);
 
-    // A new pair, and another authority for callers.
     server.write(&gateway.file("cert.pem"), &gateway.file("key.pem"));
-    let callers = Authority::new("new callers");
-    callers.write(&gateway.file("ca.pem"));
-    gateway.proxy.hang_up();
-    until("the new ones are taken up", || last() == "applied");
-    let renewed = Secure::new(&servers, Some(&callers.caller("alice")));
+    gateway.reload();
+    let renewed = Secure::new(&servers, Some(&alice));
     assert_replayed(&renewed.send(&gateway.pay("k")), &first);
-    let old_name = Secure::new(&servers, Some(&alice));
-    assert!(old_name.attempt(&gateway.pay("k")).is_err());
-    // Accepted before, it stays what it was.
-    let again = ask(&mut kept, request.as_bytes()).unwrap();
+    assert!(
+        old.attempt(&gateway.pay("k")).is_err(),
+        "it is shown the new one"
+    );
+    let again = ask(&mut kept, &request).unwrap();
     assert_replayed(&again, &first);
     assert_eq!(gateway.upstream.effects().len(), 1);
+}
+
+/// B09: a name holds for as long as the trust that gave it, and for the upstream that it was given for.
+/// What was asked before is answered.
+#[test]
+fn connections_end_with_the_trust_that_named_their_callers() {
+    let gateway = Gateway::start(BY_SUBJECT, "require");
+    let alice = gateway.caller(&gateway.callers.caller("alice"));
+    let first = alice.send(&gateway.pay("k"));
+    assert_eq!(first.status, 201);
+    let callers = Authority::new("new callers");
+    let new_alice = gateway.caller(&callers.caller("alice"));
+    let other_roots = || callers.write(&gateway.file("ca.pem"));
+    let not_required = || {
+        let proxy = &gateway.proxy;
+        proxy.change_config("client: require", "client: optional");
+    };
+    let changes: [(&str, &Secure, &dyn Fn()); 2] = [
+        ("other-roots", &alice, &other_roots),
+        ("not-required", &new_alice, &not_required),
+    ];
+    for (what, caller, change) in changes {
+        let [mut idle, mut busy] = [(); 2].map(|()| caller.connect(gateway.proxy.address()));
+        let request = gateway.kept_open("k");
+        assert_replayed(&ask(&mut idle, &request).unwrap(), &first);
+        let answer = Gate::closed();
+        gateway.upstream.next(Script::hold_answer(&answer));
+        let under_way = gateway.kept_open(what);
+        let told = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| ask(&mut busy, &under_way));
+            answer.until_reached();
+            change();
+            gateway.reload();
+            let sent = gateway.upstream.heads().len();
+            assert_not_served(ask(&mut idle, &gateway.kept_open("new")), what);
+            assert_eq!(gateway.upstream.heads().len(), sent, "{what}");
+            answer.open();
+            asking.join().unwrap()
+        });
+        assert_eq!(told.expect(what).status, 201, "{what}");
+        assert_not_served(ask(&mut busy, &gateway.kept_open("new")), what);
+    }
+    let mut idle = new_alice.connect(gateway.proxy.address());
+    let again = ask(&mut idle, &gateway.kept_open("k")).unwrap();
+    assert_replayed(&again, &first);
+    let proxy = &gateway.proxy;
+    proxy.change_config("principal:", "id: other\n    principal:");
+    gateway.reload();
+    assert_not_served(
+        ask(&mut idle, &gateway.kept_open("new")),
+        "another upstream",
+    );
+    assert_eq!(gateway.upstream.effects().len(), 3);
+    assert_eq!(new_alice.send(&gateway.pay("new")).status, 201);
+}
+
+/// It is closed, or was told so on its way.
+fn assert_not_served(answer: io::Result<Answer>, what: &str) {
+    if let Ok(told) = answer {
+        assert_refused(&told, 503, "draining", "same-operation");
+        assert_eq!(told.field("connection"), Some("close"), "{what}");
+    }
 }
 
 /// Scenario 6: what is only observed is judged for the same callers.

@@ -167,9 +167,12 @@ fn every_way_an_answer_can_be_through_tls() {
         authority.display()
     );
     let text = std::fs::read_to_string(&config).unwrap();
+    assert_eq!(text.matches(&plain).count(), 1, "{text}");
     std::fs::write(&config, text.replacen(&plain, &tls, 1)).unwrap();
     let proxy = Proxy::start(setup);
     answer_in_every_way(&upstream, &proxy);
+    // An opaque upstream gets a connection of its own for each effect.
+    assert_eq!(secured.sessions(), upstream.heads().len());
 }
 
 fn answer_in_every_way(upstream: &Upstream, proxy: &Proxy) {

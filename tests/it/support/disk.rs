@@ -67,7 +67,7 @@ impl Disk {
         text.lines().map(str::to_owned).collect()
     }
 
-    pub(super) fn stand_under(&self, command: &mut Command) {
+    pub fn stand_under(&self, command: &mut Command) {
         let shim = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fault-shim.so");
         assert!(
             shim.exists(),

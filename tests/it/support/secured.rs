@@ -8,6 +8,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
@@ -21,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 pub struct Secured {
     port: u16,
     authority: String,
+    sessions: Arc<AtomicUsize>,
     _runtime: Runtime,
 }
 
@@ -39,14 +41,22 @@ impl Secured {
         let listener = runtime.block_on(bound).unwrap();
         let port = listener.local_addr().unwrap().port();
         let handle = runtime.handle().clone();
+        let sessions = Arc::new(AtomicUsize::new(0));
+        let begun = Arc::clone(&sessions);
         runtime.spawn(async move {
             while let Ok((caller, _)) = listener.accept().await {
-                handle.spawn(pass_on(acceptor.clone(), caller, upstream));
+                handle.spawn(pass_on(
+                    acceptor.clone(),
+                    caller,
+                    upstream,
+                    Arc::clone(&begun),
+                ));
             }
         });
         Self {
             port,
             authority: issuer.pem(),
+            sessions,
             _runtime: runtime,
         }
     }
@@ -56,19 +66,30 @@ impl Secured {
         format!("https://localhost:{}", self.port)
     }
 
+    /// How many TLS sessions were opened to the upstream.
+    pub fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::SeqCst)
+    }
+
     /// Writes down whom to trust.
     pub fn write_authority(&self, file: &Path) {
         std::fs::write(file, &self.authority).unwrap();
     }
 }
 
-async fn pass_on(acceptor: TlsAcceptor, caller: TcpStream, upstream: SocketAddr) {
+async fn pass_on(
+    acceptor: TlsAcceptor,
+    caller: TcpStream,
+    upstream: SocketAddr,
+    begun: Arc<AtomicUsize>,
+) {
     let (Ok(mut caller), Ok(mut server)) = (
         acceptor.accept(caller).await,
         TcpStream::connect(upstream).await,
     ) else {
         return;
     };
+    begun.fetch_add(1, Ordering::SeqCst);
     // However it ends, both are closed.
     let _ = copy_bidirectional(&mut caller, &mut server).await;
 }

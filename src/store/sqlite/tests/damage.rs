@@ -2,6 +2,7 @@
 
 use super::formats::lies_here;
 use super::*;
+use crate::store::sqlite::damage::is_damage;
 
 /// Whoever meets damage, nothing is written or admitted any more.
 #[tokio::test]
@@ -94,10 +95,14 @@ async fn a_byte_that_changed_is_found_wherever_it_is() {
     let path = dir.path().join("register.db");
     let found = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        match schema::open_reader(&path) {
-            Ok(reader) => soundness::flaw(&reader, schema::Found::Format(schema::FORMAT))
-                .map_or(true, |flaw| flaw.is_some()),
-            Err(_) => true,
+        let flaw = schema::open_reader(&path)
+            .and_then(|reader| soundness::flaw(&reader, schema::Found::Format(schema::FORMAT)));
+        match flaw {
+            Ok(flaw) => flaw.is_some_and(|words| !words.is_empty()),
+            Err(error) => {
+                assert!(is_damage(&error), "not for its damage: {error:?}");
+                true
+            }
         }
     };
     let whole = fs::read(&path).unwrap();

@@ -286,3 +286,29 @@ async fn a_poisoned_register_tells_its_witness_nothing() {
     assert_eq!(fs::read(dir.path().join("witness")).unwrap(), told);
     opened(&dir).await;
 }
+
+/// Within a boot a copy on another disk is told by the disk, where both files have the same number. The
+/// file that `mend` writes has a number of its own, and must not be taken for the one that was lost.
+#[tokio::test]
+async fn mending_a_copy_leaves_it_a_copy_and_the_original_itself() {
+    for sign in [None, Some("device"), Some("inode")] {
+        let dir = TempDir::new().unwrap();
+        let opening = opened(&dir).await;
+        opening.complete("a").await;
+        opening.close().await;
+        if let Some(sign) = sign {
+            let elsewhere = format!("UPDATE register SET {sign} = {sign} + 1");
+            by_hand(&dir).execute(&elsewhere, []).unwrap();
+            let doubt = doubted(dir.path()).await;
+            assert!(matches!(doubt, Doubt::Copied { .. }), "{sign}: {doubt:?}");
+        }
+        mend(dir.path(), &Clock::system().unwrap()).unwrap();
+        match sign {
+            None => opened(&dir).await.close().await,
+            Some(sign) => {
+                let doubt = doubted(dir.path()).await;
+                assert!(matches!(doubt, Doubt::Copied { .. }), "{sign}: {doubt:?}");
+            }
+        }
+    }
+}
