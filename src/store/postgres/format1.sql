@@ -218,7 +218,14 @@ DECLARE
     epoch_now bigint;
     shared bytea;
     newest bigint;
+    verdict smallint;
+    place text;
+    spoiled text[] := '{}';
 BEGIN
+    -- A permit follows the commit: it is on the disk by then, whatever a role or a pooler prefers.
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
     verdicts := '{}';
     UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead
     RETURNING position INTO position_now;
@@ -235,44 +242,55 @@ BEGIN
         PERFORM pg_advisory_xact_lock(('x' || encode(substr(shared, 1, 8), 'hex'))::bit(64)::bigint);
     END LOOP;
     FOR i IN 1 .. coalesce(array_length(admits, 1), 0) LOOP
+        verdict := 0;
+        place := coalesce(fence_tenants[i], tenants[i]) || ':'
+            || encode(coalesce(fence_names[i], resources[i]), 'hex');
+        <<judged>>
+        BEGIN
+        -- It was decided on what an earlier one of these would have written, and did not: the version that it
+        -- expects may be there all the same, and be another's.
+        IF place = ANY (spoiled) OR encode(identities[i], 'hex') = ANY (spoiled) THEN
+            verdict := 1;
+            EXIT judged;
+        END IF;
         IF admits[i] AND NOT alive THEN
-            verdicts := verdicts || 2::smallint;
-            CONTINUE;
+            verdict := 2;
+            EXIT judged;
         END IF;
         IF admits[i] AND closed THEN
-            verdicts := verdicts || 4::smallint;
-            CONTINUE;
+            verdict := 4;
+            EXIT judged;
         END IF;
         IF admits[i] AND epoch_now <> epoch_seen THEN
-            verdicts := verdicts || 3::smallint;
-            CONTINUE;
+            verdict := 3;
+            EXIT judged;
         END IF;
         IF versions[i] = 0 THEN
             PERFORM 1 FROM fencepost.operations WHERE identity = identities[i];
             IF FOUND THEN
-                verdicts := verdicts || 1::smallint;
-                CONTINUE;
+                verdict := 1;
+                EXIT judged;
             END IF;
         ELSIF versions[i] > 0 THEN
             PERFORM 1 FROM fencepost.operations WHERE identity = identities[i] AND version = versions[i];
             IF NOT FOUND THEN
-                verdicts := verdicts || 1::smallint;
-                CONTINUE;
+                verdict := 1;
+                EXIT judged;
             END IF;
         END IF;
         IF note_expected[i] IS NOT NULL THEN
             PERFORM 1 FROM fencepost.twins WHERE identity = identities[i];
             IF FOUND <> note_expected[i] THEN
-                verdicts := verdicts || 1::smallint;
-                CONTINUE;
+                verdict := 1;
+                EXIT judged;
             END IF;
         END IF;
         IF keyless_seen[i] IS NOT NULL THEN
             SELECT max(o.sequence) INTO newest FROM fencepost.operations o
             WHERE o.unsettled AND o.keyless = keyless_ids[i];
             IF coalesce(newest, 0) <> keyless_seen[i] THEN
-                verdicts := verdicts || 1::smallint;
-                CONTINUE;
+                verdict := 1;
+                EXIT judged;
             END IF;
         END IF;
         IF fence_records[i] IS NOT NULL THEN
@@ -288,8 +306,8 @@ BEGIN
                 WHERE tenant = fence_tenants[i] AND name = fence_names[i] AND version = fence_versions[i];
             END IF;
             IF NOT FOUND THEN
-                verdicts := verdicts || 1::smallint;
-                CONTINUE;
+                verdict := 1;
+                EXIT judged;
             END IF;
         ELSIF fence_versions[i] IS NOT NULL THEN
             -- Left as it is, and must be so until the end of the transaction.
@@ -297,8 +315,8 @@ BEGIN
             WHERE tenant = fence_tenants[i] AND name = fence_names[i] AND version = fence_versions[i]
             FOR SHARE;
             IF NOT FOUND AND fence_versions[i] > 0 THEN
-                verdicts := verdicts || 1::smallint;
-                CONTINUE;
+                verdict := 1;
+                EXIT judged;
             END IF;
         END IF;
         IF records[i] IS NOT NULL AND versions[i] = 0 THEN
@@ -350,7 +368,11 @@ BEGIN
                 VALUES (event_operations[n], event_records[n]);
             END IF;
         END LOOP;
-        verdicts := verdicts || 0::smallint;
+        END judged;
+        verdicts := verdicts || verdict;
+        IF verdict <> 0 THEN
+            spoiled := spoiled || ARRAY[place, encode(identities[i], 'hex')];
+        END IF;
     END LOOP;
 END
 $body$;

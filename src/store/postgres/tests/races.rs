@@ -13,7 +13,7 @@ use crate::protocol::command::{Admit, Command, Record, Reply, Ruling};
 use crate::protocol::ids::{AttemptId, FencingToken, InstanceId, OperationKey};
 use crate::protocol::operation::State;
 use crate::protocol::outcome::Evidence;
-use crate::protocol::policy::{IfOlderUnsettled, Order};
+use crate::protocol::policy::{IfOlderUnsettled, Order, Policy};
 use crate::protocol::rejection::Rejection;
 use crate::store::Backend;
 use crate::store::conformance::commands as c;
@@ -331,5 +331,67 @@ async fn one_identity_is_sent_once_whatever_resource_it_names() {
             1,
             "round {round}"
         );
+    }
+}
+
+/// Two decisions of one batch, the second of which was taken on what the first would have written: where the
+/// first is not, the version that the second expects may be there all the same, and be somebody else's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_written_on_top_of_what_was_not() {
+    let database = shared().database();
+    let registers = sidecars(&database, 2).await;
+    let (behind, newer) = (&registers[0], &registers[1]);
+    for round in 0..10_u64 {
+        let resource = format!("r-{round}");
+        let ask = |id: String, token: &str, own: u128| {
+            let admit = c::fenced(&id, &resource, token, InstanceId(own));
+            let admit = Admit {
+                meaning: c::meaning(u8::try_from(id.len()).unwrap()),
+                ..admit
+            };
+            Command::Admit(Box::new(Admit {
+                policy: Arc::new(Policy {
+                    order: Order::Free,
+                    ..Policy::clone(&admit.policy)
+                }),
+                ..admit
+            }))
+        };
+        let first = ask(format!("first-{round}"), "1", 1);
+        let Command::Admit(admit) = &first else {
+            unreachable!("it is one");
+        };
+        let (key, attempt) = (admit.key.clone(), admit.attempt);
+        behind.apply(first).await.unwrap();
+        record(behind, &key, attempt, c::applied()).await;
+        // The new owner, at another sidecar.
+        let reply = newer
+            .apply(ask(format!("new-{round}"), "2", 2))
+            .await
+            .unwrap();
+        assert!(is_granted(&reply), "{reply:?}");
+        // As many as it takes for one of them to meet the new owner's version.
+        let late = (0..6).map(|number| {
+            let id = format!("late-{round}-{}", "x".repeat(number));
+            behind.apply(ask(id, "1", 1))
+        });
+        for reply in futures_util::future::join_all(late).await {
+            let reply = reply.unwrap();
+            assert!(!is_granted(&reply), "a stale token was admitted: {reply:?}");
+        }
+        let found = newer
+            .resource(&c::resource_key(&resource))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(found.fence.mark, FencingToken::new(0, 2));
+        assert_eq!(found.unsettled.len(), 1);
+    }
+}
+
+fn is_granted(reply: &Reply) -> bool {
+    match reply {
+        Reply::Admission(admission) => matches!(admission.ruling, Ruling::Granted(_)),
+        _ => false,
     }
 }
