@@ -66,7 +66,7 @@ async fn what_the_config_would_send_otherwise_is_held_back_until_it_is_put_right
     let other = Bench::before(
         &[upstream.address],
         &keyless,
-        (INSTANCE, MemoryBackend::new(INSTANCE)),
+        MemoryBackend::new(INSTANCE),
         nothing(),
     );
     for wrong in [nowhere, other.gateways.clone()] {

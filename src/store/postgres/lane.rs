@@ -252,7 +252,7 @@ impl Lane {
                         }
                         Verdict::Dead => {
                             self.memory.forget(&item.key, item.resource.as_ref());
-                            ask.tell(Err(self.shared.declared_dead(self.own)));
+                            self.put_off(vec![ask], &self.shared.declared_dead(self.own));
                         }
                         Verdict::Closed => {
                             self.memory.forget(&item.key, item.resource.as_ref());
@@ -282,7 +282,9 @@ impl Lane {
                     Trouble::Refused(_) | Trouble::Unreadable(_) => {
                         let error = trouble.into_store_error();
                         self.shared.away(&error);
-                        refuse(decided.into_iter().map(|(_, (ask, _))| ask), &error);
+                        // One that may have been committed before is still in doubt.
+                        let asks = decided.into_iter().map(|(_, (ask, _))| ask);
+                        self.put_off(asks.collect(), &error);
                     }
                 }
             }

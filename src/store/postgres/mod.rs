@@ -128,7 +128,7 @@ impl PostgresBackend {
         wanted: Option<Wanted>,
         swiftly: bool,
     ) -> Result<Answer, StoreError> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let ask = Ask {
             command: Box::new(command),
             wanted,
@@ -138,10 +138,16 @@ impl PostgresBackend {
         };
         self.send(Errand::Apply(ask)).await?;
         let unknown = |why: &str| Err(StoreError::CommitUnknown(why.to_owned()));
-        match timeout(UNKNOWN, answered).await {
+        match timeout(UNKNOWN, &mut answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_gone)) => unknown("the register was closed meanwhile"),
-            Err(_elapsed) => unknown("the database has not answered"),
+            Err(_elapsed) => {
+                // Whoever answers from now on learns that nobody listens; one that just did is heard.
+                answered.close();
+                answered
+                    .try_recv()
+                    .unwrap_or_else(|_| unknown("the database has not answered"))
+            }
         }
     }
 
