@@ -259,29 +259,21 @@ pub(super) enum Store {
     /// Give the pages of a stopped register their checksums anew, after another program wrote to its file:
     /// `sqlite3` without `-readonly`, after a crash. What is damaged otherwise is refused. Not for a register
     /// whose disk failed: there, put a backup in its place.
-    Mend(StoreMend),
+    Mend(Which),
 }
 
 #[derive(Args)]
 pub(super) struct StoreBackup {
-    /// Directory of the register.
-    #[arg(
-        long,
-        value_name = "DIR",
-        required_unless_present = "config",
-        conflicts_with = "config"
-    )]
-    pub(super) register: Option<PathBuf>,
-    /// A config that says where the register is.
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) which: Which,
     /// File to copy to. It must not be there.
     #[arg(long, value_name = "FILE")]
     pub(super) to: PathBuf,
 }
 
+/// Which register.
 #[derive(Args)]
-pub(super) struct StoreMend {
+pub(super) struct Which {
     /// Directory of the register.
     #[arg(
         long,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::arguments::{Store, StoreBackup, StoreMend};
+use super::arguments::{Store, StoreBackup, Which};
 use super::failure::Failure;
 use super::table::{clean, shell_word};
 use crate::app::stopped;
@@ -19,12 +19,12 @@ use crate::config;
 pub(super) fn run(command: &Store, json: bool) -> Result<String, Failure> {
     match command {
         Store::Backup(backup) => self::backup(backup, json),
-        Store::Mend(mend) => self::mend(mend, json),
+        Store::Mend(which) => mend(which, json),
     }
 }
 
 fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
-    let register = directory(backup.register.as_ref(), backup.config.as_ref())?;
+    let register = directory(&backup.which)?;
     let copied = stopped::backup(&register, &backup.to)?;
     if json {
         let told = json!({
@@ -49,8 +49,8 @@ fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
     ))
 }
 
-fn mend(mend: &StoreMend, json: bool) -> Result<String, Failure> {
-    let register = directory(mend.register.as_ref(), mend.config.as_ref())?;
+fn mend(which: &Which, json: bool) -> Result<String, Failure> {
+    let register = directory(which)?;
     stopped::mend(&register)?;
     let register = register.display().to_string();
     if json {
@@ -62,8 +62,8 @@ fn mend(mend: &StoreMend, json: bool) -> Result<String, Failure> {
     ))
 }
 
-fn directory(register: Option<&PathBuf>, config: Option<&PathBuf>) -> Result<PathBuf, Failure> {
-    match (register, config) {
+fn directory(which: &Which) -> Result<PathBuf, Failure> {
+    match (&which.register, &which.config) {
         (Some(register), _) => Ok(register.clone()),
         (None, Some(file)) => Ok(config::load(file).map_err(Failure::Config)?.0.register.path),
         (None, None) => Err(Failure::Usage(
