@@ -3,8 +3,9 @@
 //! What always holds: a config is read, validated and compared with the register before anything
 //! changes; then it is put in force as a whole, or not at all. A broken one is reported and the old one
 //! stays. One that would change the identity of an unsettled operation, or the way it is sent again, is
-//! refused unless a person confirms that very config; so is one that changes what cannot change while running, by name. Effects under way keep
-//! what they began with.
+//! refused unless a person confirms that very config; one under which it would be sent again to another
+//! place or under another key, and one that changes what cannot change while running, are refused by name,
+//! whoever says so. Effects under way keep what they began with.
 //!
 //! What it does not do: change the register, its keys, or where operators and probes listen. That needs
 //! a restart.

@@ -263,7 +263,7 @@ pub(super) enum Store {
     /// Give the pages of a stopped register their checksums anew, after another program wrote to its file:
     /// `sqlite3` without `-readonly`, after a crash. What is damaged otherwise is refused. Not for a register
     /// whose disk failed: there, put a backup in its place.
-    Mend(StoreMend),
+    Mend(Which),
     /// Make the tables of a register in PostgreSQL, or bring them up to date. `serve` does so too, unless
     /// `register.postgres.migrate` is false.
     Migrate(StoreMigrate),
@@ -291,25 +291,16 @@ pub(super) struct StoreMigrate {
 
 #[derive(Args)]
 pub(super) struct StoreBackup {
-    /// Directory of the register.
-    #[arg(
-        long,
-        value_name = "DIR",
-        required_unless_present = "config",
-        conflicts_with = "config",
-        value_parser = PlaceParser
-    )]
-    pub(super) register: Option<Place>,
-    /// A config that says where the register is.
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) which: Which,
     /// File to copy to. It must not be there.
     #[arg(long, value_name = "FILE")]
     pub(super) to: PathBuf,
 }
 
+/// Which register.
 #[derive(Args)]
-pub(super) struct StoreMend {
+pub(super) struct Which {
     /// Directory of the register.
     #[arg(
         long,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::arguments::{Store, StoreBackup, StoreMend, StoreMigrate};
+use super::arguments::{Store, StoreBackup, StoreMigrate, Which};
 use super::failure::Failure;
 use super::moving;
 use super::table::{clean, shell_word};
@@ -20,7 +20,7 @@ use crate::config::{self, Config};
 pub(super) async fn run(command: &Store, json: bool) -> Result<String, Failure> {
     match command {
         Store::Backup(backup) => self::backup(backup, json),
-        Store::Mend(mend) => self::mend(mend, json),
+        Store::Mend(which) => self::mend(which, json),
         Store::Migrate(migrate) => self::migrate(migrate, json).await,
         Store::Export(export) => moving::export(export, json).await,
         Store::Import(import) => moving::import(import, json).await,
@@ -30,7 +30,7 @@ pub(super) async fn run(command: &Store, json: bool) -> Result<String, Failure> 
 }
 
 fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
-    let place = place(backup.register.as_ref(), backup.config.as_deref())?;
+    let place = place(&backup.which)?;
     let copied = direct::backup(&place, &backup.to)?;
     if json {
         let told = json!({
@@ -59,8 +59,8 @@ fn backup(backup: &StoreBackup, json: bool) -> Result<String, Failure> {
     ))
 }
 
-fn mend(mend: &StoreMend, json: bool) -> Result<String, Failure> {
-    let place = place(mend.register.as_ref(), mend.config.as_deref())?;
+fn mend(which: &Which, json: bool) -> Result<String, Failure> {
+    let place = place(which)?;
     let register = direct::mend(&place)?.display().to_string();
     if json {
         return Ok(format!("{:#}", json!({"mended": register})));
@@ -71,8 +71,8 @@ fn mend(mend: &StoreMend, json: bool) -> Result<String, Failure> {
     ))
 }
 
-fn place(register: Option<&Place>, config: Option<&Path>) -> Result<Place, Failure> {
-    match (register, config) {
+fn place(which: &Which) -> Result<Place, Failure> {
+    match (&which.register, &which.config) {
         (Some(place), _) => Ok(place.clone()),
         (None, Some(file)) => Ok(Place::of(&loaded(file)?)),
         (None, None) => Err(Failure::Usage(

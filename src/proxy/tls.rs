@@ -3,8 +3,8 @@
 //! What always holds: TLS 1.2 or 1.3, HTTP/1.1 within, and no early data, which could be replayed. A
 //! certificate that a caller shows was verified in this very handshake: no session is resumed, since
 //! that would carry a caller past the end of his certificate, or of the trust in whoever issued it; nor
-//! does a connection outlast that trust (`doors`), though it may outlast the certificate. A handshake ends within its limit. Whoever speaks in the clear is found out before TLS sees a byte, and
-//! can be told.
+//! does a connection outlast that trust (`doors`), though it may outlast the certificate. A handshake ends
+//! within its limit. Whoever speaks in the clear is found out before TLS sees a byte, and can be told.
 //!
 //! What it does not do: know revocation lists, look at requests (`front`), or notice that files have
 //! changed (`app::reload` reads them again).

@@ -1,8 +1,8 @@
 //! What a new config does to the operations in the register, and whether that may be.
 //!
 //! What always holds: while admissions are held the comparison is bounded in time; what an operator
-//! confirmed is exactly the config in hand. It is written down once that is in force, in our log, and in that of
-//! every operation that it concerns, unless the process ends meanwhile.
+//! confirmed is exactly the config in hand. It is written down once that is in force, in our log, and in
+//! that of every operation that it concerns, unless the process ends meanwhile.
 //!
 //! What it does not do: put a config in force.
 

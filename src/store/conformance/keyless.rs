@@ -4,7 +4,7 @@ use super::Subject;
 use super::commands::{admit, applied, key, meaning};
 use super::scenarios::{granted, own, record, rule};
 use crate::protocol::command::{Admit, Ruling};
-use crate::protocol::ids::{InstanceId, Principal, UpstreamId};
+use crate::protocol::ids::{InstanceId, Principal, Tenant, UpstreamId};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::time::Millis;
 
@@ -30,8 +30,12 @@ pub(super) async fn an_equal_request_without_a_key_finds_the_one_in_doubt(subjec
     let mut somebody = keyless("somebody", instance);
     somebody.key.principal = Principal::Hashed([5; 16]);
     let _in_flight = granted(&subject, &somebody).await;
+    let mut tenant = keyless("tenant", instance);
+    tenant.key.tenant = Tenant::new("another");
+    let _in_flight = granted(&subject, &tenant).await;
 
-    // None of them: one has a key, one another payload, one another upstream, one another account.
+    // None of them: one has a key, one another payload, one another upstream, one another account, one
+    // another tenant.
     let first = granted(&subject, &keyless("first", instance)).await;
     let joined = rule(&subject, keyless("second", instance)).await;
     assert!(
