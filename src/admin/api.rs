@@ -5,18 +5,17 @@
 //!
 //! What it does not do yet: `why`, `settle`, `advance`, `cancel`, `repair`, epochs and leases.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Json, Router};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -25,15 +24,15 @@ use super::health::Readiness;
 use super::in_force::{self, InForce};
 use super::problem::Problem;
 use super::reload::Reloading;
-use super::views::{Looker, StatusView};
-use super::{comparison, operations, reload, report, resolve, resources};
+use super::views::Looker;
+use super::{comparison, operations, reload, report, resolve, resources, status};
 use crate::clock::Clock;
 use crate::observe::counts::Counts;
 use crate::protocol::ids::{OperationKey, Tenant};
 use crate::store::{Register, StoreError};
 
 /// The register must answer a read within this.
-const READ_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(5);
 
 /// Longest body of a request, in bytes: room for a stated answer of 1 MiB in JSON.
 const BODY_LIMIT: usize = 4 << 20;
@@ -76,7 +75,7 @@ pub struct Api {
 pub fn router(api: Api) -> Router {
     let operators = api.operators.clone();
     let v1 = Router::new()
-        .route("/status", get(status))
+        .route("/status", get(status::show))
         .route("/config", get(in_force::show))
         .route("/config/compare", post(comparison::compare))
         .route("/operations", get(operations::list))
@@ -121,25 +120,6 @@ impl Api {
             now: self.clock.now(),
         }
     }
-}
-
-async fn status(State(api): State<Api>) -> Result<Json<StatusView>, Problem> {
-    let reasons = api.readiness.obstacles().await;
-    let mut view = StatusView {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        instance: api.register.instance().to_string(),
-        config_digest: api.in_force.digest(),
-        draining: api.readiness.is_draining(),
-        ready: reasons.is_empty(),
-        reasons,
-        epoch: 0,
-        operations: BTreeMap::new(),
-        oldest_unsettled: None,
-        oldest_unsettled_ms: None,
-    };
-    let summary = api.read(api.register.read().summary()).await?;
-    view.count(&summary, &api.looker());
-    Ok(Json(view))
 }
 
 async fn no_such_path() -> Problem {

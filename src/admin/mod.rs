@@ -19,6 +19,7 @@ pub mod reload;
 pub mod report;
 mod resolve;
 mod resources;
+mod status;
 pub mod views;
 
 use std::future::Future;

@@ -24,6 +24,7 @@ use crate::protocol::policy::{
 };
 use crate::protocol::time::{Millis, Moment};
 use crate::protocol::view::{Living, Record, Unsettled, View};
+use crate::store::about::About;
 use crate::store::{
     Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
 };
@@ -281,6 +282,10 @@ impl Backend for StandIn {
 
     fn in_doubt(&self, _after: u64, _limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
         self.ask(|_| vec![])
+    }
+
+    fn about(&self) -> Pending<'_, About> {
+        self.ask(|_| About::default())
     }
 
     fn summary(&self) -> Pending<'_, Summary> {

@@ -27,7 +27,7 @@ use crate::protocol::command::Command;
 use crate::protocol::ids::{AttemptId, InstanceId, OperationKey, Principal, Tenant};
 use crate::protocol::outcome::{Answer, AnswerClass, Evidence};
 use crate::protocol::policy::KeyValue;
-use crate::store::Register;
+use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::Metrics;
 
 /// An instance with one operator, Alice, whose token is `alice's`.
@@ -483,7 +483,15 @@ async fn status_counts_what_is_unsettled() {
     house.left_behind("pay-1");
     let status: StatusView = house.read("/status").await;
     assert!(status.ready && !status.draining);
-    assert_eq!((status.epoch, status.config_digest.as_str()), (3, "d1"));
-    assert_eq!(status.operations.get("INTENDED"), Some(&1));
-    assert!(status.oldest_unsettled.is_some() && status.oldest_unsettled_ms.is_some());
+    let counted = status.counted.unwrap();
+    assert_eq!((counted.epoch, status.config_digest.as_str()), (3, "d1"));
+    assert_eq!(counted.operations.get("INTENDED"), Some(&1));
+    assert!(counted.oldest_unsettled.is_some() && counted.oldest_unsettled_ms.is_some());
+    assert_eq!(counted.newest, counted.oldest_unsettled);
+    // It answers also where the register does not, and says why once.
+    let fault = StoreError::Unavailable("no disk".to_owned());
+    house.stand_in.break_with(Some(fault.clone()));
+    let status: StatusView = house.read("/status").await;
+    assert!(status.counted.is_none() && status.register.is_none());
+    assert_eq!(status.reasons, [fault.to_string()]);
 }

@@ -51,6 +51,9 @@ pub(super) enum Command {
     Report(Report),
     /// Have a running instance read its config again; or confirm one that it refused.
     Reload(Reload),
+    /// Whether effects can be admitted now; if not, why, what to compare and what to type next. From a running
+    /// instance, or a register without one.
+    Doctor(Doctor),
     /// The register itself.
     #[command(subcommand)]
     Store(Store),
@@ -222,6 +225,12 @@ pub(super) struct ResourcesList {
 pub(super) struct ResourceShow {
     /// Name of the resource.
     pub(super) name: String,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+pub(super) struct Doctor {
     #[command(flatten)]
     pub(super) instance: Instance,
 }

@@ -10,6 +10,7 @@
 mod arguments;
 mod check;
 pub mod demo;
+mod doctor;
 mod explain;
 mod failure;
 mod instance;
@@ -62,6 +63,7 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
         Command::Report(command) => one_thread()?.block_on(report::run(&command, json)),
         Command::Reload(command) => one_thread()?.block_on(reload::run(&command, json)),
+        Command::Doctor(command) => one_thread()?.block_on(doctor::run(&command, json)),
         Command::Store(command) => one_thread()?.block_on(store::run(&command, json)),
         Command::Version => Ok(version::text(json)),
     }

@@ -44,9 +44,10 @@
 //!
 //! To go on:
 //!
-//! 1. Make sure that no other copy of the database is in use. Compare what the log and `/readyz` of each sidecar
-//!    say is missing with the provider's books; `SELECT * FROM fencepost.ground` and `fencepost.history` say
-//!    where the register was known whole.
+//! 1. `fencepost doctor --register URL --config fencepost.yaml` says what is not as it was when the register was
+//!    known whole, when its newest operation was admitted, and what was done to it before. Make sure that no
+//!    other copy of the database is in use. Compare what was sent since that operation, and what the log and
+//!    `/readyz` of each sidecar say is missing, with the provider's books.
 //! 2. `fencepost store accept-restored --register URL --config fencepost.yaml`, by a role that may write the
 //!    register. It begins an epoch above all that anybody remembers. Each sidecar then counts, on its own clock,
 //!    as long as the longest request can be under way; after that all of them admit.

@@ -10,6 +10,7 @@
 //! [`View`]: crate::protocol::view::View
 //! [`decide`]: crate::protocol::decide::decide
 
+pub mod about;
 mod age;
 mod codec;
 #[cfg(test)]
@@ -39,6 +40,7 @@ use crate::protocol::outcome::StoredRequest;
 use crate::protocol::time::Moment;
 use crate::protocol::view::{Living, Record as Found};
 
+use about::About;
 use permit::{Permit, Receipt};
 pub use remember::{Purged, Remember};
 
@@ -119,6 +121,16 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Counts by state, and the oldest unsettled operation.
     fn summary(&self) -> Pending<'_, Summary>;
+
+    /// What the register says of itself.
+    fn about(&self) -> Pending<'_, About> {
+        Box::pin(async {
+            Ok(About {
+                kind: "memory",
+                ..About::default()
+            })
+        })
+    }
 
     /// Can the register commit durably now? Proved by a commit.
     fn ready(&self) -> Pending<'_, ()>;

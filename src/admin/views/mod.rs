@@ -10,13 +10,15 @@
 mod content;
 mod operation;
 mod resource;
+mod status;
 mod words;
 
 pub use content::{ContentView, EventView, OperationDetail};
 pub use operation::{
     AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView,
 };
-pub use resource::{ResourceDetail, ResourceList, ResourceView, StatusView};
+pub use resource::{ResourceDetail, ResourceList, ResourceView};
+pub use status::{CountedView, RegisterView, StatusView};
 pub(super) use words::{provenance, time, wall_time};
 
 use crate::protocol::operation::{Operation, State};

@@ -1,17 +1,14 @@
-//! Fences, and the instance with its register.
+//! Fences.
 //!
 //! What always holds: a fence is shown as it is recorded.
 //!
 //! What it does not do: say who holds a lease; leases come with their own view.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::words::time;
 use super::{KeyView, Looker, OperationView};
 use crate::protocol::fence::Fence;
-use crate::store::{StoredResource, Summary};
+use crate::store::StoredResource;
 
 /// A fence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,31 +58,6 @@ pub struct ResourceList {
     pub next: Option<String>,
 }
 
-/// The instance and its register.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StatusView {
-    /// Version of the binary.
-    pub version: String,
-    /// This start of this process.
-    pub instance: String,
-    /// Digest of the config in force.
-    pub config_digest: String,
-    /// Is it stopping?
-    pub draining: bool,
-    /// Can it admit durably now?
-    pub ready: bool,
-    /// Why not.
-    pub reasons: Vec<String>,
-    /// Token epoch in force.
-    pub epoch: u64,
-    /// Operations by state, by the contract's words.
-    pub operations: BTreeMap<String, u64>,
-    /// When the oldest unsettled operation was first admitted.
-    pub oldest_unsettled: Option<String>,
-    /// Its age.
-    pub oldest_unsettled_ms: Option<u64>,
-}
-
 impl ResourceView {
     /// A fence.
     pub fn of(fence: &Fence) -> Self {
@@ -114,19 +86,5 @@ impl ResourceDetail {
             unsettled: stored.unsettled.iter().map(view).collect(),
             last_completed: stored.last_completed.as_ref().map(view),
         }
-    }
-}
-
-impl StatusView {
-    /// Takes over what the register says of itself.
-    pub fn count(&mut self, summary: &Summary, looker: &Looker) {
-        self.epoch = summary.epoch;
-        let counts = summary.by_state.iter();
-        self.operations = counts
-            .map(|(state, count)| ((*state).to_owned(), *count))
-            .collect();
-        self.oldest_unsettled = summary.oldest_unsettled.as_ref().map(time);
-        let oldest = summary.oldest_unsettled.as_ref();
-        self.oldest_unsettled_ms = oldest.map(|since| looker.age(since).0);
     }
 }

@@ -25,6 +25,7 @@
 //!
 //! What it does not do: decide, or keep time by the database's clock.
 
+mod about;
 mod abroad;
 mod batch;
 mod doubt;
@@ -61,8 +62,9 @@ pub use forget::Tended;
 pub use life::USUAL_LIMIT;
 pub use moving::{export, import};
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
-pub use restored::{Accepted, Difference, Server, Standing, accept_restored, compare};
+pub use restored::{Accepted, Standing, accept_restored};
 
+use super::about::About;
 use super::{
     Backend, Elsewhere, OperationPage, OperationQuery, Pending, Remember, StoreError, Stored,
     StoredResource, Summary, Wanted,
@@ -200,6 +202,10 @@ impl Backend for PostgresBackend {
 
     fn summary(&self) -> Pending<'_, Summary> {
         Box::pin(self.reader.summary())
+    }
+
+    fn about(&self) -> Pending<'_, About> {
+        Box::pin(self.reader.about())
     }
 
     fn ready(&self) -> Pending<'_, ()> {

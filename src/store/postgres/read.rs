@@ -45,7 +45,7 @@ pub(super) const OPERATION: &str =
 
 pub(super) struct Reader {
     pub(super) shared: Arc<Shared>,
-    connector: Connector,
+    pub(super) connector: Connector,
     /// Whose rows are listed: other tenants' are neither told, settled nor forgotten here.
     pub(super) tenant: String,
     session: Mutex<Option<Arc<Session>>>,
@@ -62,7 +62,7 @@ impl Reader {
     }
 
     /// The shared connection, made if need be.
-    async fn session(&self) -> Result<Arc<Session>, Trouble> {
+    pub(super) async fn session(&self) -> Result<Arc<Session>, Trouble> {
         let mut held = self.session.lock().await;
         if let Some(session) = held.as_ref().filter(|session| !session.is_closed()) {
             return Ok(Arc::clone(session));

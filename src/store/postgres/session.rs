@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_postgres::config::Host;
 use tokio_postgres::tls::TlsStream;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Socket};
@@ -27,6 +28,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(3);
+
+/// Where a server listens if nothing else is said.
+const USUAL_PORT: u16 = 5432;
 
 /// Where the database is.
 #[derive(Clone)]
@@ -55,6 +59,27 @@ impl Connector {
             .tcp_user_timeout(PATIENCE);
         let tls = tls.map(|config| Tls::new(config));
         Self { config, tls }
+    }
+
+    /// Where it leads: hosts, ports, database. No credential.
+    pub(super) fn place(&self) -> String {
+        let ports = self.config.get_ports();
+        let hosts = self.config.get_hosts().iter().enumerate();
+        let hosts: Vec<_> = hosts
+            .map(|(at, host)| {
+                let port = ports
+                    .get(at)
+                    .or(ports.first())
+                    .copied()
+                    .unwrap_or(USUAL_PORT);
+                match host {
+                    Host::Tcp(name) => format!("{name}:{port}"),
+                    Host::Unix(path) => format!("{}:{port}", path.display()),
+                }
+            })
+            .collect();
+        let name = self.config.get_dbname().unwrap_or_default();
+        format!("{}/{name}", hosts.join(","))
     }
 
     pub(super) async fn connect(&self) -> Result<Session, Trouble> {

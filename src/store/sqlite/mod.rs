@@ -43,6 +43,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::about::About;
 use super::{
     Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
     Wanted,
@@ -178,6 +179,10 @@ impl Backend for SqliteBackend {
             self.readers
                 .run(|connection, tables| read::summary(connection, tables)),
         )
+    }
+
+    fn about(&self) -> Pending<'_, About> {
+        Box::pin(self.readers.run(|connection, _| read::about(connection)))
     }
 
     fn ready(&self) -> Pending<'_, ()> {

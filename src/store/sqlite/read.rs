@@ -23,6 +23,7 @@ use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::Record;
+use crate::store::about::{About, Deed, TOLD};
 use crate::store::load::{self, Rows};
 use crate::store::seal::Sealer;
 use crate::store::{
@@ -278,6 +279,25 @@ fn unsettled(
         operations.push((sequence.cast_unsigned(), operation));
     }
     Ok(operations)
+}
+
+pub(super) fn about(connection: &Connection) -> Result<About, Fault> {
+    let mut statement = connection
+        .prepare_cached("SELECT wall_ms, text FROM history ORDER BY sequence DESC LIMIT ?1")?;
+    let deed = |row: &rusqlite::Row<'_>| {
+        Ok(Deed {
+            wall_ms: row.get::<_, i64>(0)?.cast_unsigned(),
+            text: row.get(1)?,
+        })
+    };
+    let history = statement.query_map([TOLD], deed)?;
+    Ok(About {
+        kind: "embedded",
+        format: Some(schema::FORMAT),
+        facts: vec![("file", connection.path().unwrap_or_default().to_owned())],
+        differences: Vec::new(),
+        history: history.collect::<Result<_, _>>()?,
+    })
 }
 
 pub(super) fn summary(connection: &Connection, tables: &Tables<'_>) -> Result<Summary, Fault> {

@@ -59,7 +59,8 @@ fn what_waits_for_a_person_shows_until_he_has_spoken() {
     assert_eq!(pay(&proxy, "k", "{}").send().status, 504);
     until_state(&proxy, "k", "NEEDS_ATTENTION");
     until_metric(&proxy, "fencepost_unsettled", 1.0);
-    assert_eq!(proxy.read("/v1/status")["operations"]["NEEDS_ATTENTION"], 1);
+    let counted = &proxy.read("/v1/status")["counted"];
+    assert_eq!(counted["operations"]["NEEDS_ATTENTION"], 1);
     let said = r#"{"verdict":"applied","reason":"seen in their books"}"#;
     let resolved = proxy
         .admin("POST", "/v1/operations/provider/k/resolve")

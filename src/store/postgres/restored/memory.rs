@@ -49,16 +49,16 @@ pub(super) struct Progress {
 
 /// A server, and which of its histories it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Server {
+pub(in crate::store::postgres) struct Server {
     /// The system identifier, made by `initdb`.
-    pub system: u64,
+    pub(in crate::store::postgres) system: u64,
     /// Counted up by every promotion and every restore.
-    pub timeline: u64,
+    pub(in crate::store::postgres) timeline: u64,
 }
 
 /// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Difference {
+pub(in crate::store::postgres) enum Difference {
     /// It is on another server.
     Copied {
         /// Where it was known whole.

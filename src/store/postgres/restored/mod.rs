@@ -29,7 +29,7 @@ use rustls::ClientConfig;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-pub use memory::{Difference, Server};
+pub(super) use memory::{Difference, Server};
 
 use super::moving::reached;
 use super::opening::OpenError;
@@ -329,13 +329,15 @@ pub async fn accept_restored(
     }))
 }
 
-/// What an operator compares before he accepts: where the register was known whole, and where it is. How
-/// far each instance had come only they know: their logs and `/readyz` say what they miss.
-pub async fn compare(
-    url: &str,
-    tls: Option<&Arc<ClientConfig>>,
-) -> Result<Vec<Difference>, OpenError> {
-    let found = found(&reached(url, tls).await?).await?;
+/// Where the register is, and what is not as it was where it was known whole.
+pub(super) struct Compared {
+    pub(super) server: Server,
+    pub(super) differences: Vec<Difference>,
+}
+
+/// What an operator compares before he accepts it.
+pub(super) async fn compared(session: &Session) -> Result<Compared, Trouble> {
+    let found = found(session).await?;
     let mut differences = Vec::new();
     let (recorded, server) = (found.recorded, found.server);
     if server.system != recorded.system {
@@ -351,5 +353,8 @@ pub async fn compare(
         });
     }
     differences.extend(found.doubt.map(|why| Difference::Closed { why }));
-    Ok(differences)
+    Ok(Compared {
+        server,
+        differences,
+    })
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::super::servers::{Postgres, Settings, Wire, waiting};
-use super::super::{Difference, PostgresBackend, accept_restored, compare};
+use super::super::{PostgresBackend, accept_restored};
 use super::sidecar;
 use crate::clock::Clock;
 use crate::protocol::command::{Admit, Command, Record, Reply, Ruling};
@@ -161,7 +161,13 @@ async fn a_fail_over_that_lost_nothing_begins_an_epoch_by_itself() {
     let again = c::fenced("first", "r-first", "1:2", InstanceId(1));
     let ruling = ask(&world.one, again).await.unwrap();
     assert!(matches!(ruling, Ruling::Replay { .. }), "{ruling:?}");
-    assert_eq!(compare(&world.url, None).await.unwrap(), []);
+    let about = world.one.about().await.unwrap();
+    assert_eq!(about.differences, [""; 0]);
+    assert!(about.history[0].text.contains("lost nothing"), "{about:?}");
+    assert!(
+        about.facts.contains(&("timeline", "2".to_owned())),
+        "{about:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,12 +186,9 @@ async fn a_fail_over_that_lost_commits_stops_all_until_it_is_accepted() {
     // Whoever comes new does not know better.
     let third = sidecar(world.url.clone(), 3).await;
     until_closed(&third, "commits are missing").await;
-    let differences = compare(&world.url, None).await.unwrap();
+    let differences = third.about().await.unwrap().differences;
     assert!(
-        matches!(
-            differences[..],
-            [Difference::Timeline { .. }, Difference::Closed { .. }]
-        ),
+        differences[0].contains("writes 2") && differences[1].contains("commits are missing"),
         "{differences:?}"
     );
     assert_eq!(accepted(&world.url).await, 1);
@@ -287,7 +290,7 @@ async fn a_snapshot_of_the_disk_that_was_put_back_is_noticed() {
         .unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     until_closed(&register, "commits are missing").await;
-    assert_eq!(compare(&url, None).await.unwrap().len(), 1);
+    assert_eq!(register.about().await.unwrap().differences.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

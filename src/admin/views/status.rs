@@ -1,0 +1,118 @@
+//! The instance with its register, as it is now.
+//!
+//! What always holds: where the register does not answer, it is said that nothing is known of it, and the
+//! rest is told all the same. No credential is in it.
+//!
+//! What it does not do: show operations.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Looker;
+use super::words::{time, wall_time};
+use crate::protocol::operation::Operation;
+use crate::store::Summary;
+use crate::store::about::{About, Deed};
+
+/// The instance and its register.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusView {
+    /// Version of the binary.
+    pub version: String,
+    /// This start of this process.
+    pub instance: String,
+    /// Digest of the config in force; empty: there is a register only, and nobody runs on it.
+    pub config_digest: String,
+    /// Whose operations these are.
+    pub tenant: String,
+    /// Is it stopping?
+    pub draining: bool,
+    /// Can it admit durably now?
+    pub ready: bool,
+    /// Why not.
+    pub reasons: Vec<String>,
+    /// The register as a whole; null: it does not answer.
+    pub register: Option<RegisterView>,
+    /// What stands in it; null: it does not answer.
+    pub counted: Option<CountedView>,
+}
+
+/// The register as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterView {
+    /// `embedded`, `postgres` or `memory`.
+    pub kind: String,
+    /// Format of its tables.
+    pub format: Option<u32>,
+    /// What is worth knowing of it, by name.
+    pub facts: BTreeMap<String, String>,
+    /// What is not as it was when it was last known whole. Empty: nothing.
+    pub differences: Vec<String>,
+    /// What was done to it as a whole, newest first.
+    pub history: Vec<DeedView>,
+}
+
+/// Something that was done to the register as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeedView {
+    /// When, by the wall clock of who did it.
+    pub at: String,
+    /// What.
+    pub text: String,
+}
+
+/// What stands in the register.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedView {
+    /// Token epoch in force.
+    pub epoch: u64,
+    /// Operations by state, by the contract's words.
+    pub operations: BTreeMap<String, u64>,
+    /// When the oldest unsettled operation was first admitted.
+    pub oldest_unsettled: Option<String>,
+    /// Its age.
+    pub oldest_unsettled_ms: Option<u64>,
+    /// When the newest operation was first admitted: of what came after it, the register knows nothing.
+    pub newest: Option<String>,
+}
+
+impl RegisterView {
+    /// What it says of itself.
+    pub fn of(about: About) -> Self {
+        let facts = about.facts.into_iter();
+        Self {
+            kind: about.kind.to_owned(),
+            format: about.format,
+            facts: facts.map(|(name, fact)| (name.to_owned(), fact)).collect(),
+            differences: about.differences,
+            history: about.history.into_iter().map(DeedView::of).collect(),
+        }
+    }
+}
+
+impl DeedView {
+    fn of(deed: Deed) -> Self {
+        Self {
+            at: wall_time(deed.wall_ms),
+            text: deed.text,
+        }
+    }
+}
+
+impl CountedView {
+    /// What it counts.
+    pub fn of(summary: &Summary, newest: Option<&Operation>, looker: &Looker) -> Self {
+        let counts = summary.by_state.iter();
+        let oldest = summary.oldest_unsettled.as_ref();
+        Self {
+            epoch: summary.epoch,
+            operations: counts
+                .map(|(state, count)| ((*state).to_owned(), *count))
+                .collect(),
+            oldest_unsettled: oldest.map(time),
+            oldest_unsettled_ms: oldest.map(|since| looker.age(since).0),
+            newest: newest.map(|operation| time(&operation.first_seen)),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `doctor`: can it admit effects now; if not, why, what to compare and what to type next.
+//!
+//! What always holds: the exit code is 0 only where it admits and nothing of the register is other than it
+//! was; what is printed as JSON is what the instance said.
+//!
+//! What it does not do: change anything, or look at upstreams.
+
+use std::fmt::Write;
+
+use super::arguments::Doctor;
+use super::failure::Failure;
+use super::table::{Facts, age, clean};
+use crate::admin::client::path;
+use crate::admin::views::{CountedView, RegisterView, StatusView};
+
+/// Does it; answers what to print.
+pub(super) async fn run(doctor: &Doctor, json: bool) -> Result<String, Failure> {
+    let told = doctor.instance.read(&path(&["status"], &[])).await?;
+    let status: StatusView = told.understood()?;
+    let text = told.printed(json, shown)?;
+    if is_well(&status) {
+        Ok(text)
+    } else {
+        Err(Failure::Wrong(text))
+    }
+}
+
+fn is_well(status: &StatusView) -> bool {
+    let differs = |it: &RegisterView| !it.differences.is_empty();
+    status.ready && status.counted.is_some() && !status.register.as_ref().is_none_or(differs)
+}
+
+fn shown(status: &StatusView) -> String {
+    let mut facts = Facts::default();
+    let runs = !status.config_digest.is_empty();
+    facts
+        .fact("version", Some(&status.version))
+        .fact("instance", runs.then_some(&status.instance))
+        .fact("config", runs.then_some(&status.config_digest))
+        .fact("tenant", Some(&status.tenant))
+        .fact("admits", Some(if status.ready { "yes" } else { "no" }));
+    for reason in &status.reasons {
+        facts.fact("", Some(reason));
+    }
+    if let Some(register) = &status.register {
+        let format = register.format.map(|it| format!(", format {it}"));
+        let kind = format!("{}{}", register.kind, format.unwrap_or_default());
+        facts.fact("register", Some(kind));
+        for (name, fact) in &register.facts {
+            facts.fact("", Some(format!("{name} {fact}")));
+        }
+    }
+    if let Some(counted) = &status.counted {
+        count(&mut facts, counted);
+    }
+    let mut text = facts.text();
+    if let Some(register) = &status.register {
+        differences(&mut text, register, status.counted.as_ref());
+        history(&mut text, register);
+    }
+    text
+}
+
+fn count(facts: &mut Facts, counted: &CountedView) {
+    facts.fact("epoch", Some(counted.epoch));
+    let states = counted.operations.iter();
+    let states: Vec<_> = states
+        .map(|(state, count)| format!("{count} {state}"))
+        .collect();
+    let states = if states.is_empty() {
+        "none".to_owned()
+    } else {
+        states.join(", ")
+    };
+    let oldest = counted.oldest_unsettled_ms;
+    facts
+        .fact("operations", Some(states))
+        .fact("newest", counted.newest.as_ref())
+        .fact("oldest unsettled", oldest.map(age));
+}
+
+/// What a person compares before he goes on, and how he goes on.
+fn differences(text: &mut String, register: &RegisterView, counted: Option<&CountedView>) {
+    if register.differences.is_empty() {
+        return;
+    }
+    text.push_str("\nnot as it was when the register was last known whole\n");
+    for difference in &register.differences {
+        let _ = writeln!(text, "  - {}", clean(difference));
+    }
+    let newest = counted.and_then(|it| it.newest.as_deref());
+    let since = newest.unwrap_or("the beginning");
+    let _ = write!(
+        text,
+        "\nbefore you go on\n\
+         1. No other copy of this register may be in use.\n\
+         2. What was sent after the newest operation here, {since}, is unknown to it. Compare from then on\n   \
+         with the providers' own books, and with what each sidecar's log and /readyz say it misses.\n\
+         3. fencepost store accept-restored. It begins an epoch: every token of before is stale.\n"
+    );
+}
+
+fn history(text: &mut String, register: &RegisterView) {
+    if register.history.is_empty() {
+        return;
+    }
+    text.push_str("\nhistory, newest first\n");
+    for deed in &register.history {
+        let _ = writeln!(text, "  {}  {}", clean(&deed.at), clean(&deed.text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> StatusView {
+        serde_json::from_value(serde_json::json!({
+            "version": "1", "instance": "0a", "config_digest": "d1", "tenant": "payments",
+            "draining": false, "ready": true, "reasons": [],
+            "register": {
+                "kind": "postgres", "format": 1,
+                "facts": { "database": "db:5432/x", "timeline": "1" },
+                "differences": [], "history": [{ "at": "2026-01-01T00:00:00Z", "text": "made" }],
+            },
+            "counted": {
+                "epoch": 2, "operations": { "COMPLETED": 3, "INTENDED": 1 },
+                "oldest_unsettled": "2026-01-01T00:00:00Z", "oldest_unsettled_ms": 61_000,
+                "newest": "2026-01-02T00:00:00Z",
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_well_is_told_in_few_words() {
+        assert!(is_well(&whole()));
+        assert_eq!(
+            shown(&whole()),
+            "version           1\n\
+             instance          0a\n\
+             config            d1\n\
+             tenant            payments\n\
+             admits            yes\n\
+             register          postgres, format 1\n                  \
+             database db:5432/x\n                  \
+             timeline 1\n\
+             epoch             2\n\
+             operations        3 COMPLETED, 1 INTENDED\n\
+             newest            2026-01-02T00:00:00Z\n\
+             oldest unsettled  1m\n\n\
+             history, newest first\n  \
+             2026-01-01T00:00:00Z  made\n"
+        );
+    }
+
+    #[test]
+    fn whoever_must_compare_is_told_since_when_and_how_to_go_on() {
+        let mut status = whole();
+        if let Some(register) = &mut status.register {
+            register.differences = vec!["it was copied".to_owned()];
+        }
+        // Whether or not anything is admitted yet.
+        assert!(!is_well(&status));
+        let text = shown(&status);
+        for words in [
+            "- it was copied",
+            "newest operation here, 2026-01-02T00:00:00Z",
+            "accept-restored",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_answer_is_not_well() {
+        let mut status = whole();
+        status.register = None;
+        assert!(!is_well(&status));
+        let mut status = whole();
+        status.counted = None;
+        assert!(!is_well(&status));
+        let mut status = whole();
+        status.ready = false;
+        status.reasons = vec!["the register is unavailable".to_owned()];
+        assert!(!is_well(&status));
+        assert!(
+            shown(&status).contains("admits            no\n"),
+            "{}",
+            shown(&status)
+        );
+    }
+}

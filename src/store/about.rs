@@ -1,0 +1,33 @@
+//! What a register says of itself, for the people who look after it.
+//!
+//! What always holds: it shows where the register is and never how to get in. What does not agree is said
+//! whether or not anything is admitted.
+//!
+//! What it does not do: judge whether anything may be admitted (`ready`).
+
+/// The register as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Which kind: `embedded`, `postgres`, `memory`.
+    pub kind: &'static str,
+    /// Format of its tables; `None`: it has none.
+    pub format: Option<u32>,
+    /// What is worth knowing, by name, in the order in which it is told.
+    pub facts: Vec<(&'static str, String)>,
+    /// What is not as it was when the register was last known whole, one sentence each. Empty: nothing.
+    pub differences: Vec<String>,
+    /// What was done to it as a whole, newest first, at most [`TOLD`].
+    pub history: Vec<Deed>,
+}
+
+/// So much of the history is told.
+pub const TOLD: i64 = 8;
+
+/// Something that was done to a register as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// When, by the wall clock of who did it.
+    pub wall_ms: u64,
+    /// What.
+    pub text: String,
+}

@@ -1,0 +1,70 @@
+//! What the shared register says of itself: its server, who takes part, what does not agree.
+//!
+//! What always holds: only our own tenant's sidecars are counted. Nothing is changed by looking.
+//!
+//! What it does not do: say what sidecars remember: how far each had come only they know, and their logs and
+//! `/readyz` say what they miss.
+
+use tokio_postgres::types::{ToSql, Type};
+
+use super::opening::FORMAT;
+use super::read::Reader;
+use super::restored;
+use super::rows::Unreadable;
+use super::trouble::Trouble;
+use crate::store::StoreError;
+use crate::store::about::{About, Deed, TOLD};
+
+impl Reader {
+    pub(super) async fn about(&self) -> Result<About, StoreError> {
+        self.told().await.map_err(Trouble::into_store_error)
+    }
+
+    async fn told(&self) -> Result<About, Trouble> {
+        let ground = restored::compared(&*self.session().await?).await?;
+        let mut facts = vec![
+            ("database", self.connector.place()),
+            ("server", ground.server.system.to_string()),
+            ("timeline", ground.server.timeline.to_string()),
+        ];
+        facts.push(("sidecars", self.sidecars().await?));
+        Ok(About {
+            kind: "postgres",
+            format: Some(FORMAT),
+            facts,
+            differences: ground.differences.iter().map(ToString::to_string).collect(),
+            history: self.history().await?,
+        })
+    }
+
+    async fn sidecars(&self) -> Result<String, Trouble> {
+        const COUNTED: &str =
+            "SELECT count(*) FILTER (WHERE NOT i.dead), count(*) FILTER (WHERE i.dead)
+            FROM fencepost.instances i WHERE i.tenant = $1";
+        let tenant: [(&(dyn ToSql + Sync), Type); 1] = [(&self.tenant, Type::TEXT)];
+        let rows = self.rows(COUNTED, &tenant).await?;
+        let counted = |at| -> Result<i64, Unreadable> {
+            let row = rows.first();
+            Ok(row.map_or(Ok(0), |row| row.try_get(at))?)
+        };
+        Ok(match (counted(0)?, counted(1)?) {
+            (living, 0) => format!("{living} take part"),
+            (living, dead) => format!("{living} take part, {dead} were declared dead"),
+        })
+    }
+
+    async fn history(&self) -> Result<Vec<Deed>, Trouble> {
+        const LAST: &str = "SELECT h.wall_ms, h.text FROM fencepost.history h
+            ORDER BY h.sequence DESC LIMIT $1";
+        let most: [(&(dyn ToSql + Sync), Type); 1] = [(&TOLD, Type::INT8)];
+        let rows = self.rows(LAST, &most).await?;
+        let deed = |row: &tokio_postgres::Row| -> Result<Deed, Unreadable> {
+            Ok(Deed {
+                wall_ms: row.try_get::<_, i64>(0)?.cast_unsigned(),
+                text: row.try_get(1)?,
+            })
+        };
+        let deeds: Result<Vec<_>, _> = rows.iter().map(deed).collect();
+        Ok(deeds?)
+    }
+}
