@@ -12,6 +12,7 @@ mod operators;
 mod roles;
 mod together;
 mod trust;
+mod walk_through;
 
 use std::path::Path;
 use std::process::Output;
