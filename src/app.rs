@@ -152,6 +152,7 @@ fn hint(error: &postgres::OpenError) -> &'static str {
         postgres::OpenError::Url(_)
         | postgres::OpenError::Database(_)
         | postgres::OpenError::Absent
+        | postgres::OpenError::Engine(_)
         | postgres::OpenError::FormatTooNew { .. }
         | postgres::OpenError::NoKey
         | postgres::OpenError::Unreadable(_) => "",

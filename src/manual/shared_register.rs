@@ -24,6 +24,23 @@
 //! more would wait for the same rows, so another number of `connections` is refused. A third is held while it
 //! is a sidecar's turn to forget what is old. No statement is prepared, so a pooler in transaction mode may stand between.
 //!
+//! # Which database
+//!
+//! PostgreSQL, tested with version 15; one older than 13, or another engine that speaks its protocol, is refused
+//! when the tables are to be made. What follows for the rest is *reasoned from their documentation, not tried*:
+//!
+//! | | |
+//! |---|---|
+//! | RDS, Cloud SQL and others that run PostgreSQL on a disk which is replicated below it | as PostgreSQL: after their fail-over the same timeline goes on, as after a restart |
+//! | a streaming replica that is promoted (Patroni, Azure's flexible server, by hand) | as [`super::moving`] says. Asynchronous replication loses commits: set `synchronous_standby_names`, or Patroni's `synchronous_mode` |
+//! | Aurora | the storage is one for writer and readers, so that a fail-over should lose nothing; whether its server tells a timeline the way that is asked here is not known. Where it does not, nothing is admitted |
+//! | YugabyteDB | refused. It has had advisory locks and notifications only for a short time, and no timelines |
+//! | CockroachDB | refused. For years its advisory locks locked nothing, and it has no timelines; equal requests without a key could both be sent |
+//! | pgbouncer in transaction mode | tested. In statement mode careful decisions, which take several statements, fail. Other poolers: where each transaction has one connection, the same should hold |
+//! | a replica for reading | never: everything is read from the server that writes |
+//!
+//! One database for registers and other things works; one of its own is easier to restore.
+//!
 //! # The way to it
 //!
 //! | `sslmode` in the URL | |

@@ -29,6 +29,7 @@ mod about;
 mod abroad;
 mod batch;
 mod doubt;
+mod engine;
 mod forget;
 mod identity;
 mod known;

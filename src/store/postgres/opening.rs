@@ -15,6 +15,7 @@ use tokio_postgres::Config;
 use tokio_postgres::types::Type;
 
 use super::PostgresBackend;
+use super::engine;
 use super::lane::Lane;
 use super::life::{self, Life, Name};
 use super::read::Reader;
@@ -112,6 +113,9 @@ pub enum OpenError {
     /// It holds no register, and none is to be made.
     #[error("the database holds no register: `fencepost store migrate` makes one")]
     Absent,
+    /// It only speaks PostgreSQL's protocol, or is too old.
+    #[error("the register's rules are those of PostgreSQL 13 or later; this server {0}")]
+    Engine(String),
     /// It has another format.
     #[error("the register has format {found}, this version reads up to {known}")]
     FormatTooNew {
@@ -268,10 +272,11 @@ pub(super) async fn holds_tables(session: &Session) -> Result<bool, Trouble> {
 }
 
 /// Inside a transaction.
-pub(super) async fn make_tables(session: &Session) -> Result<(), Trouble> {
+pub(super) async fn make_tables(session: &Session) -> Result<(), OpenError> {
+    engine::recognise(session).await?;
     session.script(TABLES).await?;
     session.script(TENANTS).await?;
-    session.script(GROUND).await
+    Ok(session.script(GROUND).await?)
 }
 
 async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
