@@ -9,10 +9,13 @@
 
 CREATE SCHEMA IF NOT EXISTS fencepost;
 
+-- `used_from`: the lowest format whose binaries may go on using it. A later format that only adds to the
+-- tables leaves it as it is: then the binaries of both work side by side, and those of the earlier one start.
 CREATE TABLE fencepost.register (
     single smallint PRIMARY KEY CHECK (single = 1),
     id bytea NOT NULL,
     format integer NOT NULL,
+    used_from integer NOT NULL DEFAULT 1,
     epoch bigint NOT NULL,
     created_wall_ms bigint NOT NULL,
     fingerprint_key bytea NOT NULL,

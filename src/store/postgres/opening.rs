@@ -1,7 +1,7 @@
 //! Opening a shared register: connect, make or recognise the tables, take part.
 //!
 //! What always holds: the tables are made and brought up to date under one advisory lock, by whoever
-//! comes first; a register of a newer format is refused. Nobody takes part without the key that the
+//! comes first; a register of a newer format is refused, unless that format says that ours may use it. Nobody takes part without the key that the
 //! register's fingerprint key is sealed with, or before it has seen who else does.
 //!
 //! What it does not do: keep the instance alive (`life`).
@@ -281,12 +281,12 @@ pub(super) async fn make_tables(session: &Session) -> Result<(), OpenError> {
 
 async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
     const ROW: &str = "SELECT format, id, epoch, fingerprint_key, lived_ms, read_boot,
-        read_boottime_ms, read_wall_ms FROM fencepost.register";
+        read_boottime_ms, read_wall_ms, used_from FROM fencepost.register";
     let rows = session.rows(ROW, &[]).await?;
     let Some(row) = rows.first() else {
         return Ok(None);
     };
-    let about = || -> Result<(i32, About), Unreadable> {
+    let about = || -> Result<(i32, i32, About), Unreadable> {
         let number = |column| row.try_get::<_, i64>(column).map(i64::cast_unsigned);
         let wide = |column| -> Result<u128, Unreadable> {
             let bytes: &[u8] = row.try_get(column)?;
@@ -311,11 +311,11 @@ async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
             },
             is_new: false,
         };
-        Ok((row.try_get(0)?, about))
+        Ok((row.try_get(0)?, row.try_get(8)?, about))
     };
-    let (format, about) = about()?;
+    let (format, used_from, about) = about()?;
     let found = u32::try_from(format).unwrap_or_default();
-    if found > FORMAT {
+    if u32::try_from(used_from).is_ok_and(|from| from > FORMAT) {
         return Err(OpenError::FormatTooNew {
             found,
             known: FORMAT,

@@ -41,13 +41,40 @@ fn a_register_of_a_newer_version_is_left_alone() {
     let database = shared().database();
     let setup = || Setup::payments(upstream.address()).sharing(&database.url(), "");
     assert!(migrate(&setup()).status.success());
-    database.query("UPDATE fencepost.register SET format = 99");
+    database.query("UPDATE fencepost.register SET format = 99, used_from = 99");
     for said in [Proxy::refused(setup()).log(), complaint(&migrate(&setup()))] {
         assert!(
             said.contains("has format 99, this version reads up to 1"),
             "{said}"
         );
     }
+}
+
+/// Rolled out first, a later version has brought the tables up to date; sidecars of this one start beside it.
+#[test]
+fn a_register_of_a_newer_version_that_this_one_may_use_is_used() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let database = shared().database();
+    let setup = || Setup::payments(upstream.address()).sharing(&database.url(), "");
+    let before = Proxy::start(setup());
+    assert_eq!(pay(&before, "k").send().status, 201);
+    database.query(
+        "UPDATE fencepost.register SET format = 99;
+         ALTER TABLE fencepost.operations ADD COLUMN of_format_99 text NOT NULL DEFAULT 'x';
+         ALTER TABLE fencepost.fences ADD COLUMN of_format_99 text NOT NULL DEFAULT 'x';
+         ALTER TABLE fencepost.instances ADD COLUMN of_format_99 text NOT NULL DEFAULT 'x'",
+    );
+    let beside = Proxy::start(setup());
+    assert!(pay(&beside, "k").send().is_replay());
+    for (proxy, key) in [(&before, "l"), (&beside, "m")] {
+        assert_eq!(pay(proxy, key).send().status, 201);
+    }
+    assert!(out(&migrate(&setup())).contains("up to date"));
+    assert_eq!(
+        database.query("SELECT format FROM fencepost.register"),
+        "99"
+    );
+    assert_eq!(upstream.effects().len(), 3);
 }
 
 #[test]
