@@ -197,6 +197,7 @@ impl Judge {
         let (record, stored) = timeout(PATIENCE, both).await.unwrap_or_default();
         let unsettled = stored.iter().flat_map(|it| &it.unsettled);
         Known {
+            living: read.living(),
             epoch: self.epoch,
             record,
             unsettled: unsettled.filter_map(Unsettled::of).collect(),

@@ -28,8 +28,10 @@ const MOST: usize = 65_536;
 
 /// What the register itself knows, where it could be asked: effects of the same resource may be
 /// enforced, or have been.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Known {
+    /// Who is alive: others that share the register carry operations too.
+    pub(super) living: Living,
     pub(super) epoch: u64,
     pub(super) record: Option<Record>,
     pub(super) fence: Option<Fence>,
@@ -72,6 +74,7 @@ impl Shadow {
 
     /// Judges a request for an effect.
     pub(super) fn admit(&mut self, admit: &Admit, known: Known) -> Option<Judged> {
+        self.living = known.living.clone();
         let mut view = self.view(admit, known);
         let (mut changes, mut admission) = judged(&view, admit)?;
         let waited = matches!(admission.ruling, Ruling::Wait { .. });
@@ -273,11 +276,13 @@ impl<K: Clone + Eq + Hash, V> Bounded<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::company::Company;
     use crate::protocol::ids::{
         Incarnation, OperationId, Principal, ResourceName, Tenant, UpstreamId,
     };
     use crate::protocol::outcome::Unsent;
     use crate::protocol::time::{BootId, BootInstant};
+    use crate::store::conformance::commands as c;
 
     /// Whatever came of it, and whether it is remembered or made room long ago.
     #[test]
@@ -308,6 +313,53 @@ mod tests {
         let state = shadow.record(&key, Some(&resource), attempt, nothing, at);
         assert_eq!(state, None);
         assert!(shadow.under_way.is_empty());
+    }
+
+    /// What another sidecar of a shared register has under way is under way, and not in doubt.
+    #[test]
+    fn others_that_share_the_register_are_alive() {
+        let mut shadow = Shadow::new(InstanceId(1));
+        let others = c::admit("a", InstanceId(2));
+        let theirs = View::of_nothing(0, Living::Only(InstanceId(2)));
+        let decision = decide(&theirs, &Command::Admit(Box::new(others.clone())));
+        let carried = decision.changes.operation.unwrap();
+        let repeat = Admit {
+            attempt: c::attempt(InstanceId(1)),
+            ..others
+        };
+        let mut judged = |living| {
+            let known = Known {
+                living,
+                epoch: 0,
+                record: Some(Record::Operation(carried.clone())),
+                fence: None,
+                unsettled: Vec::new(),
+            };
+            shadow.admit(&repeat, known).unwrap().admission.ruling
+        };
+        let company = Arc::new(Company::of(InstanceId(1)));
+        let among = judged(Living::Among(company));
+        assert!(
+            matches!(
+                among,
+                Ruling::Join {
+                    uncertain: false,
+                    ..
+                }
+            ),
+            "{among:?}"
+        );
+        let alone = judged(Living::Only(InstanceId(1)));
+        assert!(
+            matches!(
+                alone,
+                Ruling::Join {
+                    uncertain: true,
+                    ..
+                }
+            ),
+            "{alone:?}"
+        );
     }
 
     #[test]
