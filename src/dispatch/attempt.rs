@@ -241,15 +241,8 @@ impl Dispatcher {
         if !grant.look_again {
             return None;
         }
-        match self.register.read().peek(&grant.key, None).await {
-            Ok(Some(Found::Operation(operation))) => {
-                let completed = matches!(operation.state, State::Completed(_));
-                completed.then_some(Unsent::AlreadySettled)
-            }
-            Ok(Some(Found::Twin(_)) | None) => None,
-            // Who cannot look does not send: as if the time for it had passed.
-            Err(_) => Some(Unsent::DispatchExpired),
-        }
+        let found = self.register.read().peek(&grant.key, None).await;
+        why_not_send(grant.attempt, &found)
     }
 
     /// Records a receipt, then tells its request and everybody who waits.
@@ -334,6 +327,21 @@ impl Dispatcher {
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(2));
+        }
+    }
+}
+
+/// What the last look showed.
+fn why_not_send(attempt: AttemptId, found: &Result<Option<Found>, StoreError>) -> Option<Unsent> {
+    match found {
+        Ok(Some(Found::Operation(operation))) if operation.lists(attempt) => {
+            let completed = matches!(operation.state, State::Completed(_));
+            completed.then_some(Unsent::AlreadySettled)
+        }
+        // Who cannot look does not send, as if the time for it had passed; nor does who looks at a
+        // register in which this attempt is not admitted, though it was a moment ago.
+        Ok(Some(Found::Operation(_) | Found::Twin(_)) | None) | Err(_) => {
+            Some(Unsent::DispatchExpired)
         }
     }
 }

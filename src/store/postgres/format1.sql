@@ -377,19 +377,24 @@ BEGIN
 END
 $body$;
 
--- Shows a sign of life, and answers with those of all of a tenant, and with the age of the register. Nobody is waited for:
+-- Shows a sign of life, and answers with those of all of a tenant, with the age of the register, and with the
+-- server that says so and the timeline that it writes; without an id where there is nobody. Nobody is waited for:
 -- whoever holds the own row is just writing it, which is a sign of life too. One that a crash of the server
 -- takes back was not needed.
 CREATE FUNCTION fencepost.beat_1(own bytea, whose text)
-RETURNS TABLE (id bytea, beat bigint, "position" bigint, dead boolean, lived_ms bigint)
+RETURNS TABLE (id bytea, beat bigint, "position" bigint, dead boolean, lived_ms bigint, system bigint,
+    timeline bigint)
 LANGUAGE plpgsql AS $body$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     UPDATE fencepost.instances i SET beat = i.beat + 1
     WHERE i.id = (SELECT k.id FROM fencepost.instances k WHERE k.id = own AND NOT k.dead
                   FOR UPDATE SKIP LOCKED);
-    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, r.lived_ms
-                 FROM fencepost.instances i CROSS JOIN fencepost.register r WHERE i.tenant = whose;
+    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, r.lived_ms, here.system_identifier, here.timeline
+                 FROM (SELECT c.system_identifier, fencepost.timeline_1() AS timeline
+                       FROM pg_control_system() c) here
+                 CROSS JOIN fencepost.register r
+                 LEFT JOIN fencepost.instances i ON i.tenant = whose;
 END
 $body$;
 

@@ -187,6 +187,9 @@ impl Lane {
             .as_ref()
             .is_some_and(|session| !session.is_closed())
         {
+            if self.shared.whereabouts.take_suspicion() {
+                self.stands = false;
+            }
             return self.stand().await;
         }
         self.session = None;
@@ -195,6 +198,8 @@ impl Lane {
         self.memory = Known::memory(self.shared.epoch());
         let session = self.connector.connect().await;
         self.session = Some(session.map_err(Trouble::into_store_error)?);
+        // Readers go where it went.
+        self.shared.whereabouts.lane_moved();
         self.stand().await
     }
 

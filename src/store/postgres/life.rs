@@ -23,6 +23,7 @@ use super::read::Reader;
 use super::rows::Unreadable;
 use super::shared::{Others, Shared};
 use super::trouble::Trouble;
+use super::whereabouts;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::pulse::{Pulse, Read, Sign};
 use crate::protocol::share;
@@ -110,9 +111,15 @@ impl Life {
         let rows = self.reader.rows(BEAT, &parameters).await?;
         let answered = self.shared.clock.boottime();
         let read = Read { asked, answered };
+        // What another server says of anybody is not so where the own decisions are written.
+        if let Some(row) = rows.first() {
+            self.shared
+                .whereabouts
+                .agrees(whereabouts::in_row(row, 5)?)?;
+        }
         let mut all = Vec::new();
         for row in &rows {
-            all.push(Seen::of(row)?);
+            all.extend(Seen::of_somebody(row)?);
             self.shared.saw_age(lived(row)?);
         }
         let alive = all.iter().any(|seen| seen.instance == own && !seen.dead);
@@ -165,7 +172,7 @@ impl Life {
         ];
         let mut dead = Vec::new();
         for row in self.reader.rows(DECLARE, &parameters).await? {
-            let instance = instance(row.try_get(0).map_err(Unreadable::from)?)?;
+            let instance = named(&row)?;
             tracing::warn!(
                 instance = %instance,
                 "an instance is declared dead: it has done nothing for {} ms. What it left is settled by \
@@ -307,12 +314,18 @@ impl Shared {
 }
 
 impl Seen {
+    /// Where there is nobody, the row has no id.
+    fn of_somebody(row: &Row) -> Result<Option<Self>, Trouble> {
+        let id: Option<&[u8]> = row.try_get(0).map_err(Unreadable::from)?;
+        id.map(|_| Self::of(row)).transpose()
+    }
+
     fn of(row: &Row) -> Result<Self, Trouble> {
         let number = |column| -> Result<u64, Unreadable> {
             Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
         };
         Ok(Self {
-            instance: instance(row.try_get(0).map_err(Unreadable::from)?)?,
+            instance: named(row)?,
             sign: Sign {
                 beat: number(1)?,
                 position: number(2)?,
@@ -333,6 +346,11 @@ fn instance(bytes: &[u8]) -> Result<InstanceId, Trouble> {
         Trouble::Unreadable(StoreError::Corrupt(text))
     })?;
     Ok(InstanceId(u128::from_be_bytes(whole)))
+}
+
+/// The instance that a row begins with.
+pub(super) fn named(row: &Row) -> Result<InstanceId, Trouble> {
+    instance(row.try_get(0).map_err(Unreadable::from)?)
 }
 
 /// An instance as a column.

@@ -48,6 +48,7 @@ mod tests;
 mod tls;
 mod trouble;
 mod wants;
+mod whereabouts;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -22,6 +22,7 @@ use super::rows::Unreadable;
 use super::session::{Connector, Session};
 use super::shared::{Committed, Shared};
 use super::trouble::Trouble;
+use super::whereabouts;
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
@@ -157,6 +158,9 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         age,
         owner.committed,
     ));
+    shared
+        .whereabouts
+        .lane_is_on(whereabouts::of(&session).await?);
     let reader = Reader::new(
         Arc::clone(&shared),
         connector.clone(),

@@ -7,17 +7,21 @@
 //!
 //! What it does not do: hold a transaction open while it waits for anything but the database.
 
+use std::collections::BTreeSet;
+
 use futures_util::future;
+use tokio_postgres::types::Type;
 
 use super::ask::{Ask, granted, is_of_the_dead, refuse};
 use super::{Lane, Pending, columns, pass_before};
 use crate::clock;
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::decide::decide;
-use crate::protocol::ids::InstanceId;
+use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::view;
 use crate::store::postgres::batch::{Item, Verdict, Written, in_lock_order};
 use crate::store::postgres::known::Known;
+use crate::store::postgres::life;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::shared::Shared;
 use crate::store::postgres::trouble::Trouble;
@@ -70,6 +74,10 @@ impl Lane {
                 return self.not_read(asks, trouble);
             }
         };
+        if let Err(trouble) = self.hear_of_the_living(session, &asks, &mut reading).await {
+            let _undone = session.script("ROLLBACK").await;
+            return self.not_read(asks, trouble);
+        }
         let (mut decided, mut settled) = (Vec::new(), Vec::new());
         let mut touched = Vec::new();
         for ask in asks {
@@ -128,6 +136,36 @@ impl Lane {
         begun?;
         locked?;
         reading
+    }
+
+    /// Whoever is taken for dead here, and carries something that is decided on, is dead in this very
+    /// register, or is alive again. Who is declared dead stays so: no lock is needed.
+    async fn hear_of_the_living(
+        &self,
+        session: &Session,
+        asks: &[Ask],
+        reading: &mut Known,
+    ) -> Result<(), Trouble> {
+        const LIVING: &str =
+            "SELECT i.id FROM fencepost.instances i WHERE i.id = ANY($1) AND NOT i.dead";
+        let company = self.shared.company();
+        let mut carriers = BTreeSet::new();
+        for key in asks.iter().filter_map(|ask| carried(&ask.command)) {
+            let known = reading.operation_at(key);
+            let attempts = known.into_iter().flat_map(|(_, it)| &it.attempts);
+            let of_the_dead = attempts.map(|it| it.id.instance);
+            carriers.extend(of_the_dead.filter(|it| !company.is_alive(*it)));
+        }
+        if carriers.is_empty() {
+            return Ok(());
+        }
+        let carriers: Vec<_> = carriers.into_iter().map(life::column).collect();
+        let rows = session
+            .rows(LIVING, &[(&carriers, Type::BYTEA_ARRAY)])
+            .await?;
+        let living: Result<Vec<_>, Trouble> = rows.iter().map(life::named).collect();
+        self.shared.are_alive(&living?);
+        Ok(())
     }
 
     async fn write_and_end(
@@ -237,6 +275,16 @@ fn committed_before(ask: &Ask, view: &view::View) -> Option<Box<Reply>> {
         return None;
     };
     operation.lists(attempt).then(|| reply.clone())
+}
+
+/// The operation that it settles or sends again, which is left to its carrier while that lives.
+fn carried(command: &Command) -> Option<&OperationKey> {
+    match command {
+        Command::Resend(resend) => Some(&resend.key),
+        Command::Park(park) => Some(&park.key),
+        Command::Resolve(resolve) => Some(&resolve.key),
+        Command::Admit(_) | Command::Record(_) | Command::Steer(_) | Command::Note(_) => None,
+    }
 }
 
 /// What is sure to be needed.
