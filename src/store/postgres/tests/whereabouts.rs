@@ -1,7 +1,7 @@
 //! Two servers at once: a new primary, and the old one, which nobody has stopped.
 
 use super::super::restored::Server;
-use super::super::servers::{Bouncer, Pool, Postgres, Wire};
+use super::super::servers::{Bouncer, Pool, Postgres, Wire, psql};
 use super::super::shared::Others;
 use super::unknown::{admission, stored};
 use super::*;
@@ -81,15 +81,19 @@ async fn what_another_server_says_of_signs_of_life_changes_nothing() {
     new.until_caught_up_with(&old);
     old.kill();
     new.promote();
+    let servers = || psql(&bouncer.console(), "SHOW SERVERS").unwrap();
+    until("the pooler holds nothing of the old one", async || {
+        servers().is_empty()
+    })
+    .await;
     wire.lead_to(new.address());
-    wire.cut();
     // There, it has been declared dead.
     let name = database.name();
     let sql = format!(
         "UPDATE fencepost.instances SET dead = true WHERE id = '\\x{:032x}'",
         B.0
     );
-    let there = super::super::servers::psql(&database.url_at(new.address()), &sql);
+    let there = psql(&database.url_at(new.address()), &sql);
     there.unwrap_or_else(|why| panic!("{name}: {why}"));
     until("the pooler has arrived", async || {
         a.backend.reader.summary().await.is_ok()
