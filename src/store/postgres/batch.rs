@@ -49,6 +49,17 @@ pub(super) struct Written {
     pub(super) closed: bool,
 }
 
+/// What became of a decision that may have been committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing of it is there, and its write is still possible.
+    Open,
+    /// It is what stands.
+    Written,
+    /// Something else stands: it was written before that, or never will be.
+    Overtaken,
+}
+
 /// A decision with what it was decided on.
 pub(super) struct Item {
     admits: bool,
@@ -135,6 +146,32 @@ impl Item {
     pub(super) fn leaves_doubt(&self) -> bool {
         let operation = self.changes.operation.as_deref();
         operation.is_some_and(|it| !it.state.is_in_doubt())
+    }
+
+    /// What became of it, by a reading of its row: the operation, or the fence where it is about that.
+    pub(super) fn fate(&self, known: &mut Known) -> Fate {
+        let (guard, now, is_there) = match (self.version, &self.resource) {
+            (Some(guard), _) => {
+                let written = self.changes.operation.as_deref();
+                let found = known.operation_at(&self.key).map(|(_, it)| it);
+                let is_there = written.is_some() && written == found;
+                (guard, known.operation_guard(&self.key), is_there)
+            }
+            (None, Some(resource)) => {
+                let found = known.fence_at(resource);
+                let is_there = self.fence.is_some() && self.fence.as_ref() == found;
+                let guard = self.fence_version.unwrap_or_default();
+                (guard, known.fence_guard(resource), is_there)
+            }
+            (None, None) => return Fate::Overtaken,
+        };
+        if now == guard {
+            Fate::Open
+        } else if now == guard.saturating_add(1) && is_there {
+            Fate::Written
+        } else {
+            Fate::Overtaken
+        }
     }
 
     fn lock_order(&self) -> (bool, &str, &str) {

@@ -125,6 +125,12 @@ impl Known {
         self.operations.using(key)?.as_ref()
     }
 
+    /// The fence, without a copy.
+    pub(super) fn fence_at(&mut self, resource: &ResourceKey) -> Option<&Fence> {
+        let (_, fence) = self.spots.using(resource)?.fence.as_ref()?;
+        Some(fence)
+    }
+
     /// The version that a decision on this operation depends on.
     pub(super) fn operation_guard(&mut self, key: &OperationKey) -> Version {
         match self.operations.using(key) {

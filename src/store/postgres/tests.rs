@@ -14,6 +14,7 @@ mod races;
 mod restored;
 mod takeover;
 mod unknown;
+mod verdicts;
 mod whereabouts;
 
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Decisions in a transaction that has locked the fences and read everything.
 //!
 //! What always holds: each sees what was decided before it in the same transaction; what turns out to have
-//! been committed before is answered as it was then. Nothing is answered before the transaction has ended
+//! been committed before is answered as it was then; a person's verdict is never applied to anything else than
+//! what stood when it was given. Nothing is answered before the transaction has ended
 //! well. A transaction takes two round trips, however many commands are in it: begin, lock and read; write
 //! and commit.
 //!
@@ -15,11 +16,11 @@ use tokio_postgres::types::Type;
 use super::ask::{Ask, granted, is_of_the_dead, refuse};
 use super::{Lane, Pending, columns, pass_before};
 use crate::clock;
-use crate::protocol::command::{Command, Reply};
+use crate::protocol::command::{Command, Reply, Resolved};
 use crate::protocol::decide::decide;
 use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::view;
-use crate::store::postgres::batch::{Item, Verdict, Written, in_lock_order};
+use crate::store::postgres::batch::{Fate, Item, Verdict, Written, in_lock_order};
 use crate::store::postgres::known::Known;
 use crate::store::postgres::life;
 use crate::store::postgres::session::Session;
@@ -88,6 +89,7 @@ impl Lane {
                 }
                 Decided::Known(reply) => settled.push(Settling::Tell(ask, reply)),
                 Decided::OfTheDead => ask.tell(Err(self.shared.declared_dead(self.own))),
+                Decided::Overtaken => ask.tell(Err(overtaken())),
                 Decided::NotYet => settled.push(Settling::Again(ask)),
             }
         }
@@ -225,6 +227,8 @@ enum Decided {
     Known(Box<Reply>),
     /// Asked under an id that was declared dead since.
     OfTheDead,
+    /// It may have been given, and is not given again: something else stands now.
+    Overtaken,
     /// Something else has to be read first.
     NotYet,
 }
@@ -254,6 +258,13 @@ fn decide_one(
     if let Some(first) = committed_before(ask, &view) {
         return Decided::Known(first);
     }
+    match given_before(ask, reading) {
+        None | Some((Fate::Open, _)) => {}
+        Some((Fate::Written, first)) => return Decided::Known(first),
+        Some((Fate::Overtaken, _)) => {
+            return what_stands(&view, command).map_or(Decided::Overtaken, Decided::Known);
+        }
+    }
     let decision = decide(&view, command);
     if is_of_the_dead(&decision.reply, own) {
         return Decided::OfTheDead;
@@ -269,12 +280,56 @@ fn decide_one(
 
 /// The reply that was in doubt, if its attempt turns out to be recorded.
 fn committed_before(ask: &Ask, view: &view::View) -> Option<Box<Reply>> {
-    let reply = ask.doubt.as_ref()?;
+    let reply = &ask.doubt.as_ref()?.reply;
     let attempt = granted(reply)?.attempt;
     let Some(view::Record::Operation(operation)) = &view.record else {
         return None;
     };
     operation.lists(attempt).then(|| reply.clone())
+}
+
+/// What became of a verdict in doubt, and the reply that it would have had.
+fn given_before(ask: &Ask, reading: &mut Known) -> Option<(Fate, Box<Reply>)> {
+    if ask.must_be_settled() {
+        return None;
+    }
+    let doubt = ask.doubt.as_ref()?;
+    Some((doubt.written.as_ref()?.fate(reading), doubt.reply.clone()))
+}
+
+/// The answer to a verdict that was overtaken: others have written since what it was about. It was given
+/// before, or never will be; nobody can tell. So whoever gave it is told what stands, where that is an answer:
+///
+/// - *Resolve*: that the operation is settled, and how. Not that it is still in flight, or done, or unknown:
+///   each would say something about the verdict.
+/// - *Steer*: that the resource is as he wanted it.
+/// - *Park*: the state, which is all that its reply ever says; the next pass sees to what is needed now.
+/// - *Note*: nothing; whether the line is in the log is to be seen there.
+fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
+    let decision = decide(view, command);
+    let stands = match (command, &decision.reply) {
+        (Command::Park(_), _) => {
+            let state = match &view.record {
+                Some(view::Record::Operation(operation)) => Some(operation.state.clone()),
+                Some(view::Record::Twin(_)) | None => None,
+            };
+            return Some(Box::new(Reply::Parked(state)));
+        }
+        (Command::Resolve(_), Reply::Resolved(resolved)) => match resolved {
+            Resolved::AlreadyCompleted { .. } | Resolved::AlreadyNotApplied => true,
+            Resolved::Done(_) | Resolved::StillInFlight | Resolved::Unknown => false,
+        },
+        (Command::Steer(_), _) => decision.changes.fence.is_none(),
+        (
+            Command::Admit(_)
+            | Command::Record(_)
+            | Command::Resend(_)
+            | Command::Resolve(_)
+            | Command::Note(_),
+            _,
+        ) => false,
+    };
+    stands.then(|| Box::new(decision.reply))
 }
 
 /// The operation that it settles or sends again, which is left to its carrier while that lives.
@@ -285,6 +340,13 @@ fn carried(command: &Command) -> Option<&OperationKey> {
         Command::Resolve(resolve) => Some(&resolve.key),
         Command::Admit(_) | Command::Record(_) | Command::Steer(_) | Command::Note(_) => None,
     }
+}
+
+fn overtaken() -> StoreError {
+    StoreError::CommitUnknown(
+        "it may have been written before the connection was lost, and others have written since"
+            .to_owned(),
+    )
 }
 
 /// What is sure to be needed.
