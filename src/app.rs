@@ -154,6 +154,7 @@ fn hint(error: &postgres::OpenError) -> &'static str {
         | postgres::OpenError::Absent
         | postgres::OpenError::FormatTooNew { .. }
         | postgres::OpenError::NoKey
+        | postgres::OpenError::Volatile { .. }
         | postgres::OpenError::Unreadable(_) => "",
     }
 }
@@ -329,6 +330,9 @@ impl Instance {
         keeping.shutdown().await;
         if let Some(directory) = &state {
             observe::file::keep_last(&counts, directory);
+        }
+        if self.supervisor.under_way() > 0 {
+            self.register.read().outlived_by_attempts();
         }
         self.register.read().close().await.map_err(AppError::Close)
     }

@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::identity::{self, Shared};
-use super::known::{Known, Version, is_keyless, resource_of};
+use super::known::{Known, Version, first_version, is_keyless, resource_of};
 use super::rows::{KeyColumns, Unreadable, sealed_answer};
 use super::session::Session;
 use super::trouble::Trouble;
@@ -216,7 +216,7 @@ pub(super) fn in_lock_order<T>(mut decided: Vec<(Item, T)>) -> Vec<(Item, T)> {
 const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed FROM fencepost.write_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
-    $43, $44, $45) w";
+    $43, $44, $45, $46) w";
 
 type Bytes = Vec<Vec<u8>>;
 type MaybeBytes = Vec<Option<Vec<u8>>>;
@@ -266,6 +266,7 @@ pub(super) struct Columns {
     event_of: Vec<i32>,
     event_operations: Bytes,
     event_records: Bytes,
+    begins: Vec<Option<i64>>,
 }
 
 impl Columns {
@@ -345,6 +346,7 @@ impl Columns {
         self.first_seen
             .push(operation.map(|it| it.first_seen.wall_ms.cast_signed()));
         self.records.push(operation.map(codec::encode_operation));
+        self.begins.push(operation.map(first_version));
         let answer = operation.map(|it| sealed_answer(sealer, it)).transpose()?;
         self.answers.push(answer.flatten());
         let (change, request) = match &item.changes.request {
@@ -392,7 +394,7 @@ impl Columns {
             reached.cast_signed(),
         );
         let own = own.as_slice();
-        let parameters: [(&(dyn ToSql + Sync), Type); 45] = [
+        let parameters: [(&(dyn ToSql + Sync), Type); 46] = [
             (&own, Type::BYTEA),
             (&epoch, Type::INT8),
             (&self.admits, Type::BOOL_ARRAY),
@@ -438,6 +440,7 @@ impl Columns {
             (&self.event_operations, Type::BYTEA_ARRAY),
             (&self.event_records, Type::BYTEA_ARRAY),
             (&reached, Type::INT8),
+            (&self.begins, Type::INT8_ARRAY),
         ];
         let rows = session.rows(WRITE, &parameters).await?;
         let written = rows.first().map(Written::read).transpose()?;

@@ -23,12 +23,14 @@ CREATE TABLE fencepost.register (
 );
 
 -- How far what is old of a tenant was forgotten: answers (0) and identities (1), by the sequence of operations. A lap ends
--- where everything is young; what was not old enough when it was passed waits for the next one.
+-- where everything is young; what was not old enough when it was passed waits for the next one. `remember_ms`:
+-- the longest that any sidecar of the tenant has ever told to remember it; only a person lowers that.
 CREATE TABLE fencepost.forgotten (
     tenant text COLLATE "C",
     what smallint,
     passed bigint NOT NULL DEFAULT 0,
     lap_ms bigint NOT NULL DEFAULT 0,
+    remember_ms bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, what)
 );
 
@@ -44,15 +46,17 @@ CREATE TABLE fencepost.history (
 );
 
 -- One row for each start of a sidecar. `position` counts its transactions, each of which writes it: so
--- whoever declares an instance dead waits for what it is just committing, and it commits nothing after.
+-- whoever declares an instance dead waits for what it is just committing, and it commits nothing after. One
+-- that carried operations of several tenants into a register that was moved is dead to each of them.
 CREATE TABLE fencepost.instances (
-    id bytea PRIMARY KEY,
+    id bytea,
     tenant text NOT NULL,
     name text NOT NULL,
     started_wall_ms bigint NOT NULL,
     beat bigint NOT NULL DEFAULT 0,
     position bigint NOT NULL DEFAULT 0,
-    dead boolean NOT NULL DEFAULT false
+    dead boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (id, tenant)
 ) WITH (fillfactor = 50);
 
 -- Room in each page, so that a fence that rises stays in it.
@@ -198,6 +202,8 @@ $body$;
 -- Of each decision: the fence (NULL name: none; expected version, 0 for none yet, NULL: not looked at;
 -- NULL record: left as it is), the operation likewise, which half of the identity's rows must be absent,
 -- and what equal requests without a key must be (`keyless_seen`: the sequence of the newest, 0 for none).
+-- `begins`: the version of an operation that is new. Whoever writes a twin's note writes the fence too: it is
+-- looked for before the fence is waited for.
 CREATE FUNCTION fencepost.write_1(
     own bytea, epoch_seen bigint, admits boolean[],
     fence_tenants text[], fence_names bytea[], fence_versions bigint[], fence_marks text[],
@@ -211,6 +217,7 @@ CREATE FUNCTION fencepost.write_1(
     note_principals bytea[], note_ids bytea[], note_incarnations bigint[], note_records bytea[],
     note_firsts bytea[],
     event_of integer[], event_operations bytea[], event_records bytea[], reached bigint,
+    begins bigint[],
     OUT position_now bigint, OUT closed boolean, OUT verdicts smallint[])
 LANGUAGE plpgsql AS $body$
 DECLARE
@@ -222,7 +229,8 @@ DECLARE
     place text;
     spoiled text[] := '{}';
 BEGIN
-    -- A permit follows the commit: it is on the disk by then, whatever a role or a pooler prefers.
+    -- A permit follows the commit: it is on the disk by then, whatever a role or a pooler prefers. Every other
+    -- value waits for the server's own disk at least (`local`), and for what replicas are to have done.
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
@@ -325,7 +333,7 @@ BEGIN
                  resource, number, token, keyless, owner, first_seen_wall_ms, record, answer, request,
                  settled_ms)
             VALUES
-                (identities[i], 1, tenants[i], upstreams[i], principals[i], ids[i], incarnations[i],
+                (identities[i], begins[i], tenants[i], upstreams[i], principals[i], ids[i], incarnations[i],
                  states[i], unsettled_now[i], resources[i], numbers[i], tokens[i], keyless_ids[i],
                  owners[i], first_seen[i], records[i], answers[i], requests[i], settled[i])
             ON CONFLICT DO NOTHING;

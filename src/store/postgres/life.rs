@@ -30,6 +30,7 @@ use crate::protocol::share;
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::StoreError;
 use crate::store::age::Lived;
+use crate::store::remember::Remember;
 
 /// An instance that does nothing for so long is taken for dead. What it may have sent is then settled by
 /// others: under the same key, or by asking. It is longer than an ordinary stop of a process or a fail-over
@@ -38,8 +39,15 @@ use crate::store::age::Lived;
 /// what it says late is late evidence.
 pub const USUAL_LIMIT: Millis = Millis(20_000);
 
-/// Signs of life within the limit.
+/// Signs of life within the limit; and within the usual one where the own is longer, because others may
+/// have another. In tests, whoever has a long limit gives none by himself.
 const BEATS: u64 = 7;
+
+const SLOWEST: Millis = if cfg!(test) {
+    Millis(u64::MAX)
+} else {
+    USUAL_LIMIT
+};
 
 /// The rows of the dead stay for so long, and for as long as an unsettled operation names them.
 const GRAVE: Millis = Millis(60 * 60 * 1_000);
@@ -57,6 +65,12 @@ pub(super) struct Life {
     name: Name,
     limit: Millis,
     pulses: BTreeMap<InstanceId, Pulse>,
+}
+
+/// Between two signs of life.
+fn pace(limit: Millis) -> Duration {
+    let within = limit.0.min(SLOWEST.0);
+    Duration::from_millis((within / BEATS).max(1))
 }
 
 /// A row of `instances`.
@@ -79,7 +93,7 @@ impl Life {
 
     /// Until it is dropped.
     pub(super) async fn run(mut self) {
-        let every = Duration::from_millis((self.limit.0 / BEATS).max(1));
+        let every = pace(self.limit);
         let mut silent = false;
         loop {
             match self.beat().await {
@@ -248,9 +262,7 @@ pub(super) async fn take_part(
     wall_ms: u64,
 ) -> Result<(), Trouble> {
     const INSERT: &str = "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
-        VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
-    const FORGETS: &str = "INSERT INTO fencepost.forgotten (tenant, what) VALUES ($1, 0), ($1, 1)
-        ON CONFLICT DO NOTHING";
+        VALUES ($1, $2, $3, $4) ON CONFLICT (id, tenant) DO NOTHING";
     let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
         (&column(own), Type::BYTEA),
         (&name.tenant, Type::TEXT),
@@ -258,7 +270,23 @@ pub(super) async fn take_part(
         (&wall_ms.cast_signed(), Type::INT8),
     ];
     reader.rows(INSERT, &parameters).await?;
-    reader.rows(FORGETS, &[(&name.tenant, Type::TEXT)]).await?;
+    Ok(())
+}
+
+/// How long this instance wants settled operations remembered. Whoever forgets goes by the longest that any of
+/// the tenant has ever told: the one that needs a long memory may be away while others forget.
+pub(super) async fn tell_memory(reader: &Reader, remember: Remember) -> Result<(), Trouble> {
+    const TELL: &str = "INSERT INTO fencepost.forgotten AS f (tenant, what, remember_ms)
+        VALUES ($1, 0, $2), ($1, 1, $3)
+        ON CONFLICT (tenant, what) DO UPDATE SET remember_ms = excluded.remember_ms
+        WHERE f.remember_ms < excluded.remember_ms";
+    let length = |it: Millis| i64::try_from(it.0).unwrap_or(i64::MAX);
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+        (&reader.tenant, Type::TEXT),
+        (&length(remember.answers), Type::INT8),
+        (&length(remember.identities), Type::INT8),
+    ];
+    reader.rows(TELL, &parameters).await?;
     Ok(())
 }
 

@@ -51,6 +51,7 @@ mod wants;
 mod whereabouts;
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -88,6 +89,8 @@ pub struct PostgresBackend {
     shared: Arc<Shared>,
     connector: Connector,
     remember: Remember,
+    /// Does it end before what it has sent?
+    is_outlived: AtomicBool,
     /// The lane.
     work: Mutex<JoinSet<()>>,
     /// What goes on beside it until the end.
@@ -229,6 +232,10 @@ impl Backend for PostgresBackend {
         Some(self)
     }
 
+    fn outlived_by_attempts(&self) {
+        self.is_outlived.store(true, Ordering::Release);
+    }
+
     fn close(&self) -> Pending<'_, ()> {
         Box::pin(async {
             let (answer, answered) = oneshot::channel();
@@ -236,6 +243,12 @@ impl Backend for PostgresBackend {
                 let _gone = answered.await;
             }
             self.end().await;
+            if self.is_outlived.load(Ordering::Acquire) {
+                tracing::warn!(
+                    "attempts are still under way: the others are not told that this instance ends"
+                );
+                return Ok(());
+            }
             let left = life::take_leave(&self.shared, &self.reader).await;
             if let Err(trouble) = left {
                 tracing::warn!(

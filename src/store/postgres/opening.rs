@@ -2,10 +2,12 @@
 //!
 //! What always holds: the tables are made and brought up to date under one advisory lock, by whoever
 //! comes first; a register of a newer format is refused. Nobody takes part without the key that the
-//! register's fingerprint key is sealed with, or before it has seen who else does.
+//! register's fingerprint key is sealed with, or before it has seen who else does. Whoever admits does so on a
+//! server that keeps what it has committed, or has said that it need not.
 //!
 //! What it does not do: keep the instance alive (`life`).
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::ClientConfig;
@@ -63,6 +65,8 @@ pub struct Options {
     pub tenant: String,
     /// As what it is opened.
     pub part: Part,
+    /// Need it not outlive a stop of the server's machine? Then a server that does not write durably is accepted.
+    pub ephemeral: bool,
     /// An instance that does nothing for so long is taken for dead ([`USUAL_LIMIT`]).
     ///
     /// [`USUAL_LIMIT`]: super::USUAL_LIMIT
@@ -110,6 +114,15 @@ pub enum OpenError {
     /// There is no database, or it does not let us in.
     #[error("the database cannot be used: {0}")]
     Database(String),
+    /// What it has committed does not outlive a stop of its machine.
+    #[error(
+        "the database's server runs with `{setting} = off`: what it has committed is lost, or damaged, when \
+         its machine stops. Switch it on, or say `ephemeral: true` beside its URL if the register may be lost"
+    )]
+    Volatile {
+        /// Which setting is off.
+        setting: String,
+    },
     /// It holds no register, and none is to be made.
     #[error("the database holds no register: `fencepost store migrate` makes one")]
     Absent,
@@ -140,6 +153,9 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         .map_err(|error: tokio_postgres::Error| OpenError::Url(error.to_string()))?;
     let connector = Connector::new(config, options.tls.as_ref());
     let session = connector.connect().await?;
+    if !options.ephemeral {
+        is_durable(&session).await?;
+    }
     let (first, others) = options.keys.split_first().ok_or(OpenError::NoKey)?;
     let mut sealer = Sealer::new(first, others).map_err(OpenError::Key)?;
     let now = owner.clock.now();
@@ -174,6 +190,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
                 tenant: options.tenant,
                 name: options.name,
             };
+            life::tell_memory(&reader, options.remember).await?;
             begin_to_live(&shared, &reader, name, options.dead_after).await?
         }
         Part::Operator => {
@@ -191,6 +208,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         shared,
         connector,
         remember: options.remember,
+        is_outlived: AtomicBool::new(false),
         work: Mutex::new(work),
         beside: Mutex::new(beside),
     };
@@ -199,6 +217,20 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         fingerprint_key,
         is_new: about.is_new,
     })
+}
+
+/// Does the server write what it commits to its disk? Whether it does so *before* it says so is each
+/// transaction's to demand (`write_1`). What is switched off later, while sidecars run, goes unnoticed
+/// until the next start of one.
+async fn is_durable(session: &Session) -> Result<(), OpenError> {
+    const OFF: &str = "SELECT s.name FROM unnest(ARRAY['fsync', 'full_page_writes']) s(name)
+        WHERE current_setting(s.name) = 'off'";
+    match session.rows(OFF, &[]).await?.first() {
+        Some(row) => Err(OpenError::Volatile {
+            setting: row.try_get(0).map_err(Unreadable::from)?,
+        }),
+        None => Ok(()),
+    }
 }
 
 async fn begin_to_live(

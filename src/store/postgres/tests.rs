@@ -127,6 +127,7 @@ fn options(url: String, tenant: &str, dead_after: Millis) -> Options {
         name: "sidecar".to_owned(),
         tenant: tenant.to_owned(),
         part: Part::Sidecar,
+        ephemeral: false,
         dead_after,
         remember: Remember {
             answers: Millis(HOUR),

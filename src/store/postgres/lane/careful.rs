@@ -269,9 +269,14 @@ fn decide_one(
     if is_of_the_dead(&decision.reply, own) {
         return Decided::OfTheDead;
     }
-    let (changes, reply) = (decision.changes, Box::new(decision.reply));
+    let (mut changes, reply) = (decision.changes, Box::new(decision.reply));
     if changes.is_empty() {
         return Decided::Known(reply);
+    }
+    if changes.twin.is_some() && changes.fence.is_none() {
+        // Counts it up: an admission under the twin's identity looks for notes before it waits for the fence,
+        // and one that is written meanwhile it must not miss.
+        changes.fence.clone_from(&view.fence);
     }
     let item = Item::new(reading, command, &view, changes.clone(), &reply);
     reading.follow(&changes);
