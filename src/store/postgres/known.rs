@@ -323,7 +323,10 @@ pub(super) fn first_version(operation: &Operation) -> Version {
         return 1;
     };
     let InstanceId(instance) = attempt.id.instance;
-    let [high, low] = [instance >> 64, instance].map(|it| (it & u128::from(u64::MAX)) as u64);
+    let bytes = instance.to_be_bytes();
+    let (high, low) = bytes.split_at(8);
+    let [high, low] =
+        [high, low].map(|half| half.iter().fold(0, |sum, it| (sum << 8) | u64::from(*it)));
     let number = attempt.id.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     // Positive, and far from the end.
     ((high ^ low ^ number) >> 2).cast_signed().max(1)

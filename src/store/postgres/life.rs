@@ -43,11 +43,7 @@ pub const USUAL_LIMIT: Millis = Millis(20_000);
 /// have another. In tests, whoever has a long limit gives none by himself.
 const BEATS: u64 = 7;
 
-const SLOWEST: Millis = if cfg!(test) {
-    Millis(u64::MAX)
-} else {
-    USUAL_LIMIT
-};
+const SLOWEST: Option<Millis> = if cfg!(test) { None } else { Some(USUAL_LIMIT) };
 
 /// The rows of the dead stay for so long, and for as long as an unsettled operation names them.
 const GRAVE: Millis = Millis(60 * 60 * 1_000);
@@ -69,8 +65,8 @@ pub(super) struct Life {
 
 /// Between two signs of life.
 fn pace(limit: Millis) -> Duration {
-    let within = limit.0.min(SLOWEST.0);
-    Duration::from_millis((within / BEATS).max(1))
+    let within = SLOWEST.map_or(limit, |slowest| limit.min(slowest));
+    Duration::from_millis((within.0 / BEATS).max(1))
 }
 
 /// A row of `instances`.

@@ -9,12 +9,18 @@
 //!   the fence's version also guards against an operation that nobody saw; one that is settled meanwhile only
 //!   makes the decision more careful than it need be.
 //! - *The operation.* It is written guarded by its version, or inserted where there was none: its identity is
-//!   the primary key. Two sidecars that admit one operation under different resources meet here.
+//!   the primary key. Two sidecars that admit one operation under different resources meet here. Versions of
+//!   an identity that was forgotten do not come again.
 //! - *A twin's note, equal requests without a key, the epoch*: looked at again inside the writing
 //!   transaction; equal requests without a key take an advisory lock first, because what one of them must see
-//!   is a row that is not there yet.
+//!   is a row that is not there yet. A note counts its fence up: whoever waited for that while the note was
+//!   written finds another version.
 //! - *Who is dead.* Whoever declares an instance dead writes its row, as each of its own transactions does:
-//!   what it was committing commits before, and nothing after.
+//!   what it was committing commits before, and nothing after. Whoever settles what a dead one carried finds
+//!   it dead in the very transaction in which he does; nobody comes alive again.
+//! - *What may have been committed.* An admission is found by its attempt, or decided again and makes its
+//!   first write impossible. A verdict is decided again only on the versions that it was given on: no write
+//!   of it is ever applied to what came later.
 //!
 //! A reply that writes nothing (a replay, a refusal) is one of a single snapshot, and was right at its
 //! moment. READ COMMITTED is enough for all of it; nothing is serialised by the database beyond rows.

@@ -153,9 +153,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         .map_err(|error: tokio_postgres::Error| OpenError::Url(error.to_string()))?;
     let connector = Connector::new(config, options.tls.as_ref());
     let session = connector.connect().await?;
-    if !options.ephemeral {
-        is_durable(&session).await?;
-    }
+    keeps(&session, options.ephemeral).await?;
     let (first, others) = options.keys.split_first().ok_or(OpenError::NoKey)?;
     let mut sealer = Sealer::new(first, others).map_err(OpenError::Key)?;
     let now = owner.clock.now();
@@ -174,9 +172,8 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         age,
         owner.committed,
     ));
-    shared
-        .whereabouts
-        .lane_is_on(whereabouts::of(&session).await?);
+    let server = whereabouts::of(&session).await?;
+    shared.whereabouts.lane_is_on(server);
     let reader = Reader::new(
         Arc::clone(&shared),
         connector.clone(),
@@ -222,9 +219,12 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
 /// Does the server write what it commits to its disk? Whether it does so *before* it says so is each
 /// transaction's to demand (`write_1`). What is switched off later, while sidecars run, goes unnoticed
 /// until the next start of one.
-async fn is_durable(session: &Session) -> Result<(), OpenError> {
+async fn keeps(session: &Session, ephemeral: bool) -> Result<(), OpenError> {
     const OFF: &str = "SELECT s.name FROM unnest(ARRAY['fsync', 'full_page_writes']) s(name)
         WHERE current_setting(s.name) = 'off'";
+    if ephemeral {
+        return Ok(());
+    }
     match session.rows(OFF, &[]).await?.first() {
         Some(row) => Err(OpenError::Volatile {
             setting: row.try_get(0).map_err(Unreadable::from)?,

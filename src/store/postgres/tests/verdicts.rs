@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::super::servers::{Database, Wire, shared};
 use super::unknown::{admission, stored};
@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Its answer is lost, or the question.
-    async fn in_doubt(&self, command: Command, lost: &str) -> JoinHandle<Told> {
+    async fn in_doubt(&self, command: Command, lost: &str) -> JoinSet<Told> {
         let before = self.wire.lost();
         self.wire.refuse();
         match lost {
@@ -53,7 +53,8 @@ impl World {
             _ => self.wire.lose("COMMIT"),
         }
         let here = Arc::clone(&self.here);
-        let asking = tokio::spawn(async move { here.apply(command).await });
+        let mut asking = JoinSet::new();
+        asking.spawn(async move { here.apply(command).await });
         until("it is lost", async || self.wire.lost() > before).await;
         asking
     }
@@ -94,6 +95,10 @@ impl World {
     }
 }
 
+async fn answer(mut asked: JoinSet<Told>) -> Told {
+    asked.join_next().await.unwrap().unwrap()
+}
+
 fn not_applied(id: &str) -> Command {
     let verdict = Resolution::NotApplied { new_key: false };
     Command::Resolve(c::resolve(&c::key(id), verdict))
@@ -126,7 +131,7 @@ async fn a_verdict_is_not_applied_to_an_attempt_that_came_after_it() {
     world.leave_uncertain("a", 2).await;
     world.back().await;
     assert_eq!(world.state("a").await, State::Uncertain);
-    let told = asked.await.unwrap();
+    let told = answer(asked).await;
     assert!(is_unknown(&told), "{told:?}");
 }
 
@@ -144,7 +149,7 @@ async fn whoever_was_overtaken_is_told_what_stands() {
     .await;
     world.back().await;
     assert!(matches!(world.state("a").await, State::Completed(_)));
-    let told = asked.await.unwrap();
+    let told = answer(asked).await;
     let stands = matches!(told, Ok(Reply::Resolved(Resolved::AlreadyCompleted { .. })));
     assert!(stands || is_unknown(&told), "{told:?}");
 }
@@ -161,7 +166,7 @@ async fn a_cancel_in_doubt_does_not_undo_what_was_reopened_since() {
     );
     world.back().await;
     assert!(!world.is_cancelled().await);
-    let told = asked.await.unwrap();
+    let told = answer(asked).await;
     assert!(is_unknown(&told), "{told:?}");
 }
 
@@ -203,7 +208,7 @@ async fn a_verdict_that_nobody_waits_for_any_more_is_not_given_late() {
     ];
     for command in commands {
         let asked = world.in_doubt(command, "question").await;
-        let told = asked.await.unwrap();
+        let told = answer(asked).await;
         assert!(is_unknown(&told), "{told:?}");
         world.back().await;
     }
@@ -233,7 +238,7 @@ async fn what_was_parked_and_settled_since_is_not_parked_again() {
     world.leave_uncertain("a", 2).await;
     world.back().await;
     assert_eq!(world.state("a").await, State::Uncertain);
-    let told = asked.await.unwrap();
+    let told = answer(asked).await;
     let stands = matches!(told, Ok(Reply::Parked(Some(State::Uncertain))));
     assert!(stands || is_unknown(&told), "{told:?}");
 }
