@@ -155,6 +155,7 @@ fn hint(error: &postgres::OpenError) -> &'static str {
         | postgres::OpenError::Engine(_)
         | postgres::OpenError::FormatTooNew { .. }
         | postgres::OpenError::NoKey
+        | postgres::OpenError::Volatile { .. }
         | postgres::OpenError::Unreadable(_) => "",
     }
 }
@@ -330,6 +331,9 @@ impl Instance {
         keeping.shutdown().await;
         if let Some(directory) = &state {
             observe::file::keep_last(&counts, directory);
+        }
+        if self.supervisor.under_way() > 0 {
+            self.register.read().outlived_by_attempts();
         }
         self.register.read().close().await.map_err(AppError::Close)
     }

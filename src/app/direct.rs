@@ -266,6 +266,8 @@ async fn shared(
         name: "operator".to_owned(),
         tenant: which.tenant.as_str().to_owned(),
         part: Part::Operator,
+        // It reads and settles; whoever admits answers for what the server keeps.
+        ephemeral: true,
         dead_after: postgres::USUAL_LIMIT,
         remember: FOR_EVER,
     };

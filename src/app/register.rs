@@ -109,7 +109,8 @@ async fn open_shared(
         name: shared.name.clone().unwrap_or_else(host_name),
         tenant: config.tenant.as_str().to_owned(),
         part: Part::Sidecar,
-        dead_after: postgres::USUAL_LIMIT,
+        ephemeral: shared.ephemeral,
+        dead_after: millis(shared.dead_after),
         remember: remember(&config.register),
     };
     let Starting {

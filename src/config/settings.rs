@@ -94,6 +94,10 @@ pub struct SharedRegister {
     pub name: Option<String>,
     /// Does a sidecar make the tables, or bring them up to date, at its start?
     pub migrate: bool,
+    /// Is it fine to lose it when the server's machine stops? Then one that does not write durably is accepted.
+    pub ephemeral: bool,
+    /// A sidecar that does nothing for so long is taken for dead by the others.
+    pub dead_after: Duration,
     /// A directory of this sidecar's own for what is no one else's; `None`: in memory only.
     pub state: Option<PathBuf>,
 }

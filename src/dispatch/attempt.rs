@@ -241,15 +241,8 @@ impl Dispatcher {
         if !grant.look_again {
             return None;
         }
-        match self.register.read().peek(&grant.key, None).await {
-            Ok(Some(Found::Operation(operation))) => {
-                let completed = matches!(operation.state, State::Completed(_));
-                completed.then_some(Unsent::AlreadySettled)
-            }
-            Ok(Some(Found::Twin(_)) | None) => None,
-            // Who cannot look does not send: as if the time for it had passed.
-            Err(_) => Some(Unsent::DispatchExpired),
-        }
+        let found = self.register.read().peek(&grant.key, None).await;
+        why_not_send(grant.attempt, &found)
     }
 
     /// Records a receipt, then tells its request and everybody who waits.
@@ -338,6 +331,21 @@ impl Dispatcher {
     }
 }
 
+/// What the last look showed.
+fn why_not_send(attempt: AttemptId, found: &Result<Option<Found>, StoreError>) -> Option<Unsent> {
+    match found {
+        Ok(Some(Found::Operation(operation))) if matches!(operation.state, State::Completed(_)) => {
+            Some(Unsent::AlreadySettled)
+        }
+        Ok(Some(Found::Operation(operation))) if operation.lists(attempt) => None,
+        // Who cannot look does not send, as if the time for it had passed; nor does who looks at a
+        // register in which this attempt is not admitted, though it was a moment ago.
+        Ok(Some(Found::Operation(_) | Found::Twin(_)) | None) | Err(_) => {
+            Some(Unsent::DispatchExpired)
+        }
+    }
+}
+
 /// Sends, and passes an answer on that is too large to keep, to whoever takes one.
 async fn send<F: FnOnce(Report) + Send>(
     connection: Reserved,
@@ -381,4 +389,53 @@ fn may_pass(error: &StoreError) -> bool {
 /// Whoever hung up is not there any more; the attempt is recorded all the same.
 fn told_or_gone<T>(tell: oneshot::Sender<T>, word: T) {
     let _gone = tell.send(word);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ids::InstanceId;
+    use crate::protocol::view::TwinNote;
+    use crate::store::conformance::commands as c;
+    use crate::store::memory::MemoryBackend;
+
+    const OWN: InstanceId = InstanceId(1);
+
+    /// Only a record that lists the attempt says that it may be made.
+    #[tokio::test]
+    async fn who_does_not_find_his_own_attempt_does_not_send() {
+        let register = Register::new(Arc::new(MemoryBackend::new(OWN)));
+        let admit = c::admit("a", OWN);
+        let permit = register.admit(admit.clone()).await.unwrap().permit.unwrap();
+        let own = permit.grant().attempt;
+        let found = register.read().peek(&admit.key, None).await;
+        assert_eq!(why_not_send(own, &found), None);
+        let receipt = permit.finish(c::applied());
+        register.record(&receipt, admit.at).await.unwrap();
+        let settled = register.read().peek(&admit.key, None).await;
+        assert_eq!(why_not_send(own, &settled), Some(Unsent::AlreadySettled));
+
+        let Ok(Some(Found::Operation(operation))) = &found else {
+            panic!("{found:?}");
+        };
+        let another = AttemptId {
+            number: own.number + 1,
+            ..own
+        };
+        let twin = TwinNote {
+            key: admit.key.clone(),
+            first: c::key("b"),
+            fingerprint: operation.fingerprint,
+        };
+        let late = || Err(StoreError::Unavailable("away".to_owned()));
+        for (attempt, found) in [
+            (another, found),
+            (own, Ok(None)),
+            (own, Ok(Some(Found::Twin(twin)))),
+            (own, late()),
+        ] {
+            let why = why_not_send(attempt, &found);
+            assert_eq!(why, Some(Unsent::DispatchExpired), "{found:?}");
+        }
+    }
 }

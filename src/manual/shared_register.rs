@@ -57,7 +57,41 @@
 //! `sslmode=disable`. `tls: { client_cert: FILE, client_key: FILE }` shows the server a certificate of ours.
 //!
 //! The URL is a secret as a whole and never shown; messages name host, port and database. Several hosts may
-//! stand in it: `postgres://user@a,b/name?target_session_attrs=read-write` finds the one that writes.
+//! stand in it, `postgres://user@a,b/name`: the one that takes writes is used, by every connection, whatever
+//! `target_session_attrs` in the URL says. A replica is never read: it is behind, and would be believed.
+//!
+//! # What the server must keep
+//!
+//! A permit follows its commit, so the commit must last. A server with `fsync = off` or `full_page_writes = off` is
+//! refused at the start of a sidecar, unless `ephemeral: true` says that the register may be lost; then repeats
+//! of what it knew are sent again. Switched off while sidecars run, that is noticed at the next start of one.
+//! `synchronous_commit` may be what it likes: where a role, a database or a pooler prefers `off`, whatever is
+//! decided is committed with `on` all the same, and `local`, `remote_write` and `remote_apply`, all of which
+//! wait for the server's own disk, stay as they are. What `local` does not wait for is the replica: with it a
+//! fail-over may lose commits.
+//!
+//! # Who is dead
+//!
+//! Each sidecar gives a sign of life seven times in `dead_after`, and at least every three seconds. One whose
+//! row in the register has not changed for that long (20s, unless said otherwise), over at least four reads of
+//! another that itself never stood still for half of it, is declared dead: what it left unsettled is settled by the
+//! others, and whatever it still wants to admit is refused. Nothing depends on that being right; but callers
+//! wait so long for what a sidecar left that really died, and a shorter time takes sidecars for dead that only
+//! wait for their database. Less than 12s is refused, because a statement may take 8s and a new connection 3s;
+//! more than 1h too. Sidecars may differ in it while it is being changed.
+//!
+//! # How long it is remembered
+//!
+//! `remember` is each sidecar's to say, and the register keeps the longest that any sidecar of the tenant has
+//! ever said: one with an upstream whose keys live for 30 days is not made to forget by one without. Nothing
+//! lowers that by itself, since whoever needs it may only be away. Once all of them have a shorter one, an
+//! operator says so to the database, as the owner of the tables:
+//!
+//! ```sql
+//! UPDATE fencepost.forgotten SET remember_ms = 0 WHERE tenant = 'payments';
+//! ```
+//!
+//! Until they start anew, the ones that run go by their own.
 //!
 //! # Keys
 //!

@@ -152,6 +152,10 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// Attempts of this process are still on the wire, though it is about to end: what it leaves is not taken for
+    /// ended before others find out by themselves.
+    fn outlived_by_attempts(&self) {}
+
     /// Stops writing, after what is queued.
     fn close(&self) -> Pending<'_, ()>;
 }

@@ -75,15 +75,7 @@ fn usual_place() -> Embedded {
 fn embedded(field: &Field<'_>) -> Option<Embedded> {
     let mut fields = field.map()?;
     let path = fields.or("path", PathBuf::from(DEFAULT_PATH), path);
-    let ephemeral = fields.or("ephemeral", false, |field| {
-        let ephemeral = field.boolean()?;
-        if ephemeral {
-            field.warn(
-                "what an ephemeral register knew is lost with it, and repeats are sent again",
-            );
-        }
-        Some(ephemeral)
-    });
+    let ephemeral = fields.or("ephemeral", false, shared::ephemeral);
     let witness = fields.take("witness");
     if let (Some(field), true) = (&witness, ephemeral) {
         field.error(

@@ -6,11 +6,21 @@
 //! What it does not do: connect.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::database::{DatabaseTls, DatabaseUrl};
 use super::super::field::Field;
+use super::super::scalar::{self, DURATION};
 use super::super::settings::{Action, RegisterPlace, SharedRegister, TlsFiles, Unlisted, Upstream};
 use super::{NAME, is_name, path, tls_files};
+
+/// When a sidecar that does nothing is taken for dead, unless it is said otherwise.
+const DEAD_AFTER: Duration = Duration::from_secs(20);
+
+/// The longest that one statement is waited for, and a connection after it, is 11 seconds.
+const SOONEST: Duration = Duration::from_secs(12);
+
+const LATEST: Duration = Duration::from_secs(60 * 60);
 
 /// Reads it.
 pub(super) fn place(field: &Field<'_>, upstreams: &[Arc<Upstream>]) -> RegisterPlace {
@@ -19,6 +29,8 @@ pub(super) fn place(field: &Field<'_>, upstreams: &[Arc<Upstream>]) -> RegisterP
         tls: TlsFiles::default(),
         name: None,
         migrate: true,
+        ephemeral: false,
+        dead_after: DEAD_AFTER,
         state: None,
     };
     let Some(mut fields) = field.map() else {
@@ -46,6 +58,8 @@ pub(super) fn place(field: &Field<'_>, upstreams: &[Arc<Upstream>]) -> RegisterP
         .take("name")
         .and_then(|field| field.read(NAME, |text| is_name(text).then(|| text.to_owned())));
     shared.migrate = fields.or("migrate", true, Field::boolean);
+    shared.ephemeral = fields.or("ephemeral", false, ephemeral);
+    shared.dead_after = fields.or("dead_after", DEAD_AFTER, dead_after);
     shared.state = fields.take("state").and_then(|field| path(&field));
     if shared.state.is_none() && upstreams.iter().any(|upstream| is_observed(upstream)) {
         field.warn(
@@ -79,6 +93,31 @@ fn url(field: &Field<'_>) -> Option<DatabaseUrl> {
         );
     }
     Some(url)
+}
+
+/// As for an embedded one.
+pub(super) fn ephemeral(field: &Field<'_>) -> Option<bool> {
+    let ephemeral = field.boolean()?;
+    if ephemeral {
+        field.warn("what an ephemeral register knew is lost with it, and repeats are sent again");
+    }
+    Some(ephemeral)
+}
+
+fn dead_after(field: &Field<'_>) -> Option<Duration> {
+    let limit = field.read(DURATION, scalar::duration)?;
+    if limit < SOONEST {
+        field.error(
+            "is shorter than 12s: a database may take 8s to answer and another 3s to be reached again, and \
+             sidecars that are only waiting for that would take each other for dead",
+        );
+    }
+    if limit > LATEST {
+        field.error(
+            "is longer than 1h: for so long callers wait for what a sidecar left that really died",
+        );
+    }
+    Some(limit)
 }
 
 /// One writes and one reads, each for everybody at once.

@@ -169,6 +169,34 @@ fn a_register_is_in_one_place_reached_over_two_connections() {
 }
 
 #[test]
+fn a_sidecar_is_not_taken_for_dead_while_it_may_only_be_waiting() {
+    let with = |limit: &str| {
+        let fields = format!("url: postgres://me@127.0.0.1/x\n    dead_after: {limit}");
+        in_postgres(&fields, NONE)
+    };
+    let usual = shared(&in_postgres("url: postgres://me@127.0.0.1/x", NONE));
+    assert_eq!(usual.dead_after, Duration::from_secs(20));
+    for (limit, seconds) in [("12s", 12), ("2m", 120), ("1h", 3600)] {
+        assert_eq!(
+            shared(&with(limit)).dead_after,
+            Duration::from_secs(seconds)
+        );
+    }
+    refused_at(&with("11999ms"), 9, 17, "8s to answer");
+    refused_at(&with("61m"), 9, 17, "really died");
+    refused_at(&with("0s"), 9, 17, "a duration");
+}
+
+#[test]
+fn a_database_that_may_be_lost_is_said_to_be() {
+    let url = "url: postgres://me@127.0.0.1/x";
+    let usual = in_postgres(url, NONE);
+    assert!(!shared(&usual).ephemeral && !warnings(&usual).contains("sent again"));
+    let with = in_postgres(&format!("{url}\n    ephemeral: true"), NONE);
+    assert!(shared(&with).ephemeral && warnings(&with).contains("sent again"));
+}
+
+#[test]
 fn a_password_in_the_file_and_a_bare_wire_are_warned_of() {
     let warned = |url: &str| warnings(&in_postgres(&format!("url: {url}"), NONE));
     assert!(warned("postgres://me:hunter2@127.0.0.1/x").contains("a secret stands in the file"));

@@ -166,6 +166,7 @@ pub(crate) async fn open_postgres(
         name: "conformance".to_owned(),
         tenant: tenant.to_owned(),
         part: postgres::Part::Sidecar,
+        ephemeral: false,
         dead_after: postgres::USUAL_LIMIT,
         remember: REMEMBER,
     };

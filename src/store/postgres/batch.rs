@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::identity::{self, Shared};
-use super::known::{Known, Version, is_keyless, resource_of};
+use super::known::{Known, Version, first_version, is_keyless, resource_of};
 use super::rows::{KeyColumns, Unreadable, sealed_answer};
 use super::session::Session;
 use super::trouble::Trouble;
@@ -47,6 +47,17 @@ pub(super) struct Written {
     pub(super) position: Option<u64>,
     /// Is nothing admitted on this ground?
     pub(super) closed: bool,
+}
+
+/// What became of a decision that may have been committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing of it is there, and its write is still possible.
+    Open,
+    /// It is what stands.
+    Written,
+    /// Something else stands: it was written before that, or never will be.
+    Overtaken,
 }
 
 /// A decision with what it was decided on.
@@ -137,6 +148,32 @@ impl Item {
         operation.is_some_and(|it| !it.state.is_in_doubt())
     }
 
+    /// What became of it, by a reading of its row: the operation, or the fence where it is about that.
+    pub(super) fn fate(&self, known: &mut Known) -> Fate {
+        let (guard, now, is_there) = match (self.version, &self.resource) {
+            (Some(guard), _) => {
+                let written = self.changes.operation.as_deref();
+                let found = known.operation_at(&self.key).map(|(_, it)| it);
+                let is_there = written.is_some() && written == found;
+                (guard, known.operation_guard(&self.key), is_there)
+            }
+            (None, Some(resource)) => {
+                let found = known.fence_at(resource);
+                let is_there = self.fence.is_some() && self.fence.as_ref() == found;
+                let guard = self.fence_version.unwrap_or_default();
+                (guard, known.fence_guard(resource), is_there)
+            }
+            (None, None) => return Fate::Overtaken,
+        };
+        if now == guard {
+            Fate::Open
+        } else if now == guard.saturating_add(1) && is_there {
+            Fate::Written
+        } else {
+            Fate::Overtaken
+        }
+    }
+
     fn lock_order(&self) -> (bool, &str, &str) {
         match &self.resource {
             Some(resource) => (false, resource.tenant.as_str(), resource.name.as_str()),
@@ -179,7 +216,7 @@ pub(super) fn in_lock_order<T>(mut decided: Vec<(Item, T)>) -> Vec<(Item, T)> {
 const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed FROM fencepost.write_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
-    $43, $44, $45) w";
+    $43, $44, $45, $46) w";
 
 type Bytes = Vec<Vec<u8>>;
 type MaybeBytes = Vec<Option<Vec<u8>>>;
@@ -229,6 +266,7 @@ pub(super) struct Columns {
     event_of: Vec<i32>,
     event_operations: Bytes,
     event_records: Bytes,
+    begins: Vec<Option<i64>>,
 }
 
 impl Columns {
@@ -308,6 +346,7 @@ impl Columns {
         self.first_seen
             .push(operation.map(|it| it.first_seen.wall_ms.cast_signed()));
         self.records.push(operation.map(codec::encode_operation));
+        self.begins.push(operation.map(first_version));
         let answer = operation.map(|it| sealed_answer(sealer, it)).transpose()?;
         self.answers.push(answer.flatten());
         let (change, request) = match &item.changes.request {
@@ -355,7 +394,7 @@ impl Columns {
             reached.cast_signed(),
         );
         let own = own.as_slice();
-        let parameters: [(&(dyn ToSql + Sync), Type); 45] = [
+        let parameters: [(&(dyn ToSql + Sync), Type); 46] = [
             (&own, Type::BYTEA),
             (&epoch, Type::INT8),
             (&self.admits, Type::BOOL_ARRAY),
@@ -401,6 +440,7 @@ impl Columns {
             (&self.event_operations, Type::BYTEA_ARRAY),
             (&self.event_records, Type::BYTEA_ARRAY),
             (&reached, Type::INT8),
+            (&self.begins, Type::INT8_ARRAY),
         ];
         let rows = session.rows(WRITE, &parameters).await?;
         let written = rows.first().map(Written::read).transpose()?;

@@ -1,8 +1,8 @@
 //! Forgetting: answers first, then whole identities; a few rows at a time, by one instance of a tenant at a
 //! time.
 //!
-//! What always holds: only what is settled is forgotten, fences never, and nothing before its time by the
-//! register's own age, which goes on by the clocks that count suspend of whoever looks after it: while
+//! What always holds: only what is settled is forgotten, fences never, and nothing before the longest time that
+//! any sidecar of the tenant has ever told, by the register's own age, which goes on by the clocks that count suspend of whoever looks after it: while
 //! nobody does, the register does not grow older. A step is one statement and one short transaction, that
 //! reads rows in the order they were admitted in and follows an index wherever it goes, so that a hundred
 //! million rows are as easily stepped through as a hundred; the database's own vacuum keeps up.
@@ -162,8 +162,10 @@ impl PostgresBackend {
         let now = self.shared.clock.now();
         let lived = self.shared.lived();
         grow_older(&session, lived, &now).await?;
-        let answers = self.step(&session, What::Answers, lived, &now).await?;
-        let identities = self.step(&session, What::Identities, lived, &now).await?;
+        let remember = self.longest_told(&session).await?;
+        let step = async |what| self.step(&session, what, remember, lived, &now).await;
+        let answers = step(What::Answers).await?;
+        let identities = step(What::Identities).await?;
         *held = Some(session);
         Ok(Tended {
             purged: Purged {
@@ -174,14 +176,37 @@ impl PostgresBackend {
         })
     }
 
+    /// How long anything is remembered: what this instance was told, or any other of its tenant that was told
+    /// longer. So the one with the shortest memory forgets nothing of the others.
+    async fn longest_told(&self, session: &Session) -> Result<Remember, Trouble> {
+        const TOLD: &str =
+            "SELECT f.what, f.remember_ms FROM fencepost.forgotten f WHERE f.tenant = $1";
+        let mut remember = self.remember;
+        for row in session
+            .rows(TOLD, &[(&self.reader.tenant, Type::TEXT)])
+            .await?
+        {
+            let what: i16 = row.try_get(0).map_err(Unreadable::from)?;
+            let told: i64 = row.try_get(1).map_err(Unreadable::from)?;
+            let told = Millis(told.max(0).cast_unsigned());
+            if what == What::Answers.column() {
+                remember.answers = remember.answers.max(told);
+            } else if what == What::Identities.column() {
+                remember.identities = remember.identities.max(told);
+            }
+        }
+        Ok(remember)
+    }
+
     async fn step(
         &self,
         session: &Session,
         what: What,
+        remember: Remember,
         lived: Lived,
         now: &Moment,
     ) -> Result<Step, Trouble> {
-        let length = what.remembered(self.remember);
+        let length = what.remembered(remember);
         // The register is not as old as that.
         let Some(until) = lived.before(length) else {
             return Ok(Step {
@@ -190,7 +215,7 @@ impl PostgresBackend {
             });
         };
         let passed = now.wall_ms.saturating_sub(length.plus(PASSED_AFTER).0);
-        let lap = lived.before(what.lap(self.remember)).unwrap_or_default();
+        let lap = lived.before(what.lap(remember)).unwrap_or_default();
         let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
             (&what.column(), Type::INT2),
             (&until.column(), Type::INT8),

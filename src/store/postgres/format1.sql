@@ -26,12 +26,14 @@ CREATE TABLE fencepost.register (
 );
 
 -- How far what is old of a tenant was forgotten: answers (0) and identities (1), by the sequence of operations. A lap ends
--- where everything is young; what was not old enough when it was passed waits for the next one.
+-- where everything is young; what was not old enough when it was passed waits for the next one. `remember_ms`:
+-- the longest that any sidecar of the tenant has ever told to remember it; only a person lowers that.
 CREATE TABLE fencepost.forgotten (
     tenant text COLLATE "C",
     what smallint,
     passed bigint NOT NULL DEFAULT 0,
     lap_ms bigint NOT NULL DEFAULT 0,
+    remember_ms bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, what)
 );
 
@@ -47,15 +49,17 @@ CREATE TABLE fencepost.history (
 );
 
 -- One row for each start of a sidecar. `position` counts its transactions, each of which writes it: so
--- whoever declares an instance dead waits for what it is just committing, and it commits nothing after.
+-- whoever declares an instance dead waits for what it is just committing, and it commits nothing after. One
+-- that carried operations of several tenants into a register that was moved is dead to each of them.
 CREATE TABLE fencepost.instances (
-    id bytea PRIMARY KEY,
+    id bytea,
     tenant text NOT NULL,
     name text NOT NULL,
     started_wall_ms bigint NOT NULL,
     beat bigint NOT NULL DEFAULT 0,
     position bigint NOT NULL DEFAULT 0,
-    dead boolean NOT NULL DEFAULT false
+    dead boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (id, tenant)
 ) WITH (fillfactor = 50);
 
 -- Room in each page, so that a fence that rises stays in it.
@@ -201,6 +205,8 @@ $body$;
 -- Of each decision: the fence (NULL name: none; expected version, 0 for none yet, NULL: not looked at;
 -- NULL record: left as it is), the operation likewise, which half of the identity's rows must be absent,
 -- and what equal requests without a key must be (`keyless_seen`: the sequence of the newest, 0 for none).
+-- `begins`: the version of an operation that is new. Whoever writes a twin's note writes the fence too: it is
+-- looked for before the fence is waited for.
 CREATE FUNCTION fencepost.write_1(
     own bytea, epoch_seen bigint, admits boolean[],
     fence_tenants text[], fence_names bytea[], fence_versions bigint[], fence_marks text[],
@@ -214,6 +220,7 @@ CREATE FUNCTION fencepost.write_1(
     note_principals bytea[], note_ids bytea[], note_incarnations bigint[], note_records bytea[],
     note_firsts bytea[],
     event_of integer[], event_operations bytea[], event_records bytea[], reached bigint,
+    begins bigint[],
     OUT position_now bigint, OUT closed boolean, OUT verdicts smallint[])
 LANGUAGE plpgsql AS $body$
 DECLARE
@@ -225,7 +232,8 @@ DECLARE
     place text;
     spoiled text[] := '{}';
 BEGIN
-    -- A permit follows the commit: it is on the disk by then, whatever a role or a pooler prefers.
+    -- A permit follows the commit: it is on the disk by then, whatever a role or a pooler prefers. Every other
+    -- value waits for the server's own disk at least (`local`), and for what replicas are to have done.
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
@@ -328,7 +336,7 @@ BEGIN
                  resource, number, token, keyless, owner, first_seen_wall_ms, record, answer, request,
                  settled_ms)
             VALUES
-                (identities[i], 1, tenants[i], upstreams[i], principals[i], ids[i], incarnations[i],
+                (identities[i], begins[i], tenants[i], upstreams[i], principals[i], ids[i], incarnations[i],
                  states[i], unsettled_now[i], resources[i], numbers[i], tokens[i], keyless_ids[i],
                  owners[i], first_seen[i], records[i], answers[i], requests[i], settled[i])
             ON CONFLICT DO NOTHING;
@@ -380,19 +388,24 @@ BEGIN
 END
 $body$;
 
--- Shows a sign of life, and answers with those of all of a tenant, and with the age of the register. Nobody is waited for:
+-- Shows a sign of life, and answers with those of all of a tenant, with the age of the register, and with the
+-- server that says so and the timeline that it writes; without an id where there is nobody. Nobody is waited for:
 -- whoever holds the own row is just writing it, which is a sign of life too. One that a crash of the server
 -- takes back was not needed.
 CREATE FUNCTION fencepost.beat_1(own bytea, whose text)
-RETURNS TABLE (id bytea, beat bigint, "position" bigint, dead boolean, lived_ms bigint)
+RETURNS TABLE (id bytea, beat bigint, "position" bigint, dead boolean, lived_ms bigint, system bigint,
+    timeline bigint)
 LANGUAGE plpgsql AS $body$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     UPDATE fencepost.instances i SET beat = i.beat + 1
     WHERE i.id = (SELECT k.id FROM fencepost.instances k WHERE k.id = own AND NOT k.dead
                   FOR UPDATE SKIP LOCKED);
-    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, r.lived_ms
-                 FROM fencepost.instances i CROSS JOIN fencepost.register r WHERE i.tenant = whose;
+    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, r.lived_ms, here.system_identifier, here.timeline
+                 FROM (SELECT c.system_identifier, fencepost.timeline_1() AS timeline
+                       FROM pg_control_system() c) here
+                 CROSS JOIN fencepost.register r
+                 LEFT JOIN fencepost.instances i ON i.tenant = whose;
 END
 $body$;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::identity::{self, Shared};
 use crate::protocol::command::{Admit, Changes, RequestChange};
 use crate::protocol::fence::Fence;
-use crate::protocol::ids::{AdmissionNumber, OperationKey, ResourceKey};
+use crate::protocol::ids::{AdmissionNumber, InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::{IdentityOrigin, Operation};
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::view::{TwinNote, Unsettled};
@@ -28,7 +28,8 @@ use crate::store::recent::Recent;
 /// tests so few that they go and come back.
 const REMEMBERED: usize = if cfg!(test) { 4 } else { 8_192 };
 
-/// Counted up by every write of a row; 0: there is none.
+/// Counted up by every write of a row; 0: there is none. An operation begins at [`first_version`], a fence,
+/// which is never forgotten, at 1.
 pub(super) type Version = i64;
 
 /// A row of which nothing is known yet, which is not there, or which is.
@@ -125,6 +126,12 @@ impl Known {
         self.operations.using(key)?.as_ref()
     }
 
+    /// The fence, without a copy.
+    pub(super) fn fence_at(&mut self, resource: &ResourceKey) -> Option<&Fence> {
+        let (_, fence) = self.spots.using(resource)?.fence.as_ref()?;
+        Some(fence)
+    }
+
     /// The version that a decision on this operation depends on.
     pub(super) fn operation_guard(&mut self, key: &OperationKey) -> Version {
         match self.operations.using(key) {
@@ -194,7 +201,10 @@ impl Known {
             self.keyless
                 .remove(&identity::shared_with_equals(operation));
         }
-        let version = self.operation_guard(key).saturating_add(1);
+        let version = match self.operation_guard(key) {
+            0 => first_version(operation),
+            before => before.saturating_add(1),
+        };
         if self.assumes && !operation.state.is_unsettled() {
             // Who asks for it again is answered from the register.
             self.operations.remove(key);
@@ -303,6 +313,23 @@ impl Rows for &mut Known {
             None => Err(Lack::Request(key.clone())),
         }
     }
+}
+
+/// Where a row begins to count. Its identity may have been there before, and been forgotten: whoever remembers
+/// that one, frozen for longer than it was kept, must not find a version that he knows. So it follows from
+/// the attempt that the row is made with, of which there is one, ever.
+pub(super) fn first_version(operation: &Operation) -> Version {
+    let Some(attempt) = operation.attempts.first() else {
+        return 1;
+    };
+    let InstanceId(instance) = attempt.id.instance;
+    let bytes = instance.to_be_bytes();
+    let (high, low) = bytes.split_at(8);
+    let [high, low] =
+        [high, low].map(|half| half.iter().fold(0, |sum, it| (sum << 8) | u64::from(*it)));
+    let number = attempt.id.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    // Positive, and far from the end.
+    ((high ^ low ^ number) >> 2).cast_signed().max(1)
 }
 
 /// The resource that an operation has its place at.

@@ -9,7 +9,8 @@
 //! Where nobody knows whether a commit happened, its commands are decided again carefully, under the same
 //! attempt: either the attempt stands in its record, or the new write makes the old one impossible, since
 //! both are guarded by the same rows. Until then its callers are told so; should an attempt turn out to be
-//! admitted that nobody waits for any more, it is recorded that nothing was sent.
+//! admitted that nobody waits for any more, it is recorded that nothing was sent. A verdict (to settle, park
+//! or steer) is about what stood when it was given: it is decided again only while that still stands.
 //!
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-pub(super) use ask::{Answer, Ask, Errand};
+pub(super) use ask::{Answer, Ask, Doubt, Errand};
 pub(super) use careful::want;
 
 use super::batch::{Columns, Item, Verdict, Written};
@@ -145,6 +146,8 @@ impl Lane {
             close,
         } = work;
         self.own = self.shared.instance();
+        self.doubts
+            .retain(|ask| ask.must_be_settled() || !ask.answer.is_closed());
         if let Err(away) = self.connect().await {
             if !asks.is_empty() || !proofs.is_empty() || !self.doubts.is_empty() {
                 self.shared.away(&away);
@@ -187,6 +190,9 @@ impl Lane {
             .as_ref()
             .is_some_and(|session| !session.is_closed())
         {
+            if self.shared.whereabouts.take_suspicion() {
+                self.stands = false;
+            }
             return self.stand().await;
         }
         self.session = None;
@@ -195,6 +201,8 @@ impl Lane {
         self.memory = Known::memory(self.shared.epoch());
         let session = self.connector.connect().await;
         self.session = Some(session.map_err(Trouble::into_store_error)?);
+        // Readers go where it went.
+        self.shared.whereabouts.lane_moved();
         self.stand().await
     }
 
@@ -274,8 +282,14 @@ impl Lane {
                             "it is not known whether the register committed"
                         );
                         self.session = None;
-                        for (_, (mut ask, reply)) in decided {
-                            ask.doubt.get_or_insert(reply);
+                        for (item, (mut ask, reply)) in decided {
+                            // One that was in doubt before is about the same versions.
+                            ask.doubt.get_or_insert_with(|| {
+                                Box::new(Doubt {
+                                    reply,
+                                    written: Some(item),
+                                })
+                            });
                             self.doubts.push(ask);
                         }
                     }
@@ -331,7 +345,10 @@ impl Lane {
                 swiftly: false,
                 answer,
                 // It must be recorded, whatever becomes of the connection.
-                doubt: Some(Box::new(Reply::Parked(None))),
+                doubt: Some(Box::new(Doubt {
+                    reply: Box::new(Reply::Parked(None)),
+                    written: None,
+                })),
             });
         }
     }

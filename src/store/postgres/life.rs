@@ -23,12 +23,14 @@ use super::read::Reader;
 use super::rows::Unreadable;
 use super::shared::{Others, Shared};
 use super::trouble::Trouble;
+use super::whereabouts;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::pulse::{Pulse, Read, Sign};
 use crate::protocol::share;
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::StoreError;
 use crate::store::age::Lived;
+use crate::store::remember::Remember;
 
 /// An instance that does nothing for so long is taken for dead. What it may have sent is then settled by
 /// others: under the same key, or by asking. It is longer than an ordinary stop of a process or a fail-over
@@ -37,8 +39,11 @@ use crate::store::age::Lived;
 /// what it says late is late evidence.
 pub const USUAL_LIMIT: Millis = Millis(20_000);
 
-/// Signs of life within the limit.
+/// Signs of life within the limit; and within the usual one where the own is longer, because others may
+/// have another. In tests, whoever has a long limit gives none by himself.
 const BEATS: u64 = 7;
+
+const SLOWEST: Option<Millis> = if cfg!(test) { None } else { Some(USUAL_LIMIT) };
 
 /// The rows of the dead stay for so long, and for as long as an unsettled operation names them.
 const GRAVE: Millis = Millis(60 * 60 * 1_000);
@@ -56,6 +61,12 @@ pub(super) struct Life {
     name: Name,
     limit: Millis,
     pulses: BTreeMap<InstanceId, Pulse>,
+}
+
+/// Between two signs of life.
+fn pace(limit: Millis) -> Duration {
+    let within = SLOWEST.map_or(limit, |slowest| limit.min(slowest));
+    Duration::from_millis((within.0 / BEATS).max(1))
 }
 
 /// A row of `instances`.
@@ -78,7 +89,7 @@ impl Life {
 
     /// Until it is dropped.
     pub(super) async fn run(mut self) {
-        let every = Duration::from_millis((self.limit.0 / BEATS).max(1));
+        let every = pace(self.limit);
         let mut silent = false;
         loop {
             match self.beat().await {
@@ -110,9 +121,15 @@ impl Life {
         let rows = self.reader.rows(BEAT, &parameters).await?;
         let answered = self.shared.clock.boottime();
         let read = Read { asked, answered };
+        // What another server says of anybody is not so where the own decisions are written.
+        if let Some(row) = rows.first() {
+            self.shared
+                .whereabouts
+                .agrees(whereabouts::in_row(row, 5)?)?;
+        }
         let mut all = Vec::new();
         for row in &rows {
-            all.push(Seen::of(row)?);
+            all.extend(Seen::of_somebody(row)?);
             self.shared.saw_age(lived(row)?);
         }
         let alive = all.iter().any(|seen| seen.instance == own && !seen.dead);
@@ -165,7 +182,7 @@ impl Life {
         ];
         let mut dead = Vec::new();
         for row in self.reader.rows(DECLARE, &parameters).await? {
-            let instance = instance(row.try_get(0).map_err(Unreadable::from)?)?;
+            let instance = named(&row)?;
             tracing::warn!(
                 instance = %instance,
                 "an instance is declared dead: it has done nothing for {} ms. What it left is settled by \
@@ -241,9 +258,7 @@ pub(super) async fn take_part(
     wall_ms: u64,
 ) -> Result<(), Trouble> {
     const INSERT: &str = "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
-        VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
-    const FORGETS: &str = "INSERT INTO fencepost.forgotten (tenant, what) VALUES ($1, 0), ($1, 1)
-        ON CONFLICT DO NOTHING";
+        VALUES ($1, $2, $3, $4) ON CONFLICT (id, tenant) DO NOTHING";
     let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
         (&column(own), Type::BYTEA),
         (&name.tenant, Type::TEXT),
@@ -251,7 +266,23 @@ pub(super) async fn take_part(
         (&wall_ms.cast_signed(), Type::INT8),
     ];
     reader.rows(INSERT, &parameters).await?;
-    reader.rows(FORGETS, &[(&name.tenant, Type::TEXT)]).await?;
+    Ok(())
+}
+
+/// How long this instance wants settled operations remembered. Whoever forgets goes by the longest that any of
+/// the tenant has ever told: the one that needs a long memory may be away while others forget.
+pub(super) async fn tell_memory(reader: &Reader, remember: Remember) -> Result<(), Trouble> {
+    const TELL: &str = "INSERT INTO fencepost.forgotten AS f (tenant, what, remember_ms)
+        VALUES ($1, 0, $2), ($1, 1, $3)
+        ON CONFLICT (tenant, what) DO UPDATE SET remember_ms = excluded.remember_ms
+        WHERE f.remember_ms < excluded.remember_ms";
+    let length = |it: Millis| i64::try_from(it.0).unwrap_or(i64::MAX);
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+        (&reader.tenant, Type::TEXT),
+        (&length(remember.answers), Type::INT8),
+        (&length(remember.identities), Type::INT8),
+    ];
+    reader.rows(TELL, &parameters).await?;
     Ok(())
 }
 
@@ -307,12 +338,18 @@ impl Shared {
 }
 
 impl Seen {
+    /// Where there is nobody, the row has no id.
+    fn of_somebody(row: &Row) -> Result<Option<Self>, Trouble> {
+        let id: Option<&[u8]> = row.try_get(0).map_err(Unreadable::from)?;
+        id.map(|_| Self::of(row)).transpose()
+    }
+
     fn of(row: &Row) -> Result<Self, Trouble> {
         let number = |column| -> Result<u64, Unreadable> {
             Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
         };
         Ok(Self {
-            instance: instance(row.try_get(0).map_err(Unreadable::from)?)?,
+            instance: named(row)?,
             sign: Sign {
                 beat: number(1)?,
                 position: number(2)?,
@@ -333,6 +370,11 @@ fn instance(bytes: &[u8]) -> Result<InstanceId, Trouble> {
         Trouble::Unreadable(StoreError::Corrupt(text))
     })?;
     Ok(InstanceId(u128::from_be_bytes(whole)))
+}
+
+/// The instance that a row begins with.
+pub(super) fn named(row: &Row) -> Result<InstanceId, Trouble> {
+    instance(row.try_get(0).map_err(Unreadable::from)?)
 }
 
 /// An instance as a column.

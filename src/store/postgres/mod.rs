@@ -9,12 +9,18 @@
 //!   the fence's version also guards against an operation that nobody saw; one that is settled meanwhile only
 //!   makes the decision more careful than it need be.
 //! - *The operation.* It is written guarded by its version, or inserted where there was none: its identity is
-//!   the primary key. Two sidecars that admit one operation under different resources meet here.
+//!   the primary key. Two sidecars that admit one operation under different resources meet here. Versions of
+//!   an identity that was forgotten do not come again.
 //! - *A twin's note, equal requests without a key, the epoch*: looked at again inside the writing
 //!   transaction; equal requests without a key take an advisory lock first, because what one of them must see
-//!   is a row that is not there yet.
+//!   is a row that is not there yet. A note counts its fence up: whoever waited for that while the note was
+//!   written finds another version.
 //! - *Who is dead.* Whoever declares an instance dead writes its row, as each of its own transactions does:
-//!   what it was committing commits before, and nothing after.
+//!   what it was committing commits before, and nothing after. Whoever settles what a dead one carried finds
+//!   it dead in the very transaction in which he does; nobody comes alive again.
+//! - *What may have been committed.* An admission is found by its attempt, or decided again and makes its
+//!   first write impossible. A verdict is decided again only on the versions that it was given on: no write
+//!   of it is ever applied to what came later.
 //!
 //! A reply that writes nothing (a replay, a refusal) is one of a single snapshot, and was right at its
 //! moment. READ COMMITTED is enough for all of it; nothing is serialised by the database beyond rows.
@@ -50,8 +56,10 @@ mod tests;
 mod tls;
 mod trouble;
 mod wants;
+mod whereabouts;
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -90,6 +98,8 @@ pub struct PostgresBackend {
     shared: Arc<Shared>,
     connector: Connector,
     remember: Remember,
+    /// Does it end before what it has sent?
+    is_outlived: AtomicBool,
     /// The lane.
     work: Mutex<JoinSet<()>>,
     /// What goes on beside it until the end.
@@ -235,6 +245,10 @@ impl Backend for PostgresBackend {
         Some(self)
     }
 
+    fn outlived_by_attempts(&self) {
+        self.is_outlived.store(true, Ordering::Release);
+    }
+
     fn close(&self) -> Pending<'_, ()> {
         Box::pin(async {
             let (answer, answered) = oneshot::channel();
@@ -242,6 +256,12 @@ impl Backend for PostgresBackend {
                 let _gone = answered.await;
             }
             self.end().await;
+            if self.is_outlived.load(Ordering::Acquire) {
+                tracing::warn!(
+                    "attempts are still under way: the others are not told that this instance ends"
+                );
+                return Ok(());
+            }
             let left = life::take_leave(&self.shared, &self.reader).await;
             if let Err(trouble) = left {
                 tracing::warn!(

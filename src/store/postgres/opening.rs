@@ -1,11 +1,13 @@
 //! Opening a shared register: connect, make or recognise the tables, take part.
 //!
 //! What always holds: the tables are made and brought up to date under one advisory lock, by whoever
-//! comes first; a register of a newer format is refused, unless that format says that ours may use it. Nobody takes part without the key that the
-//! register's fingerprint key is sealed with, or before it has seen who else does.
+//! comes first; a register of a newer format is refused, unless that format says that ours may use it. Nobody
+//! takes part without the key that the register's fingerprint key is sealed with, or before it has seen who
+//! else does. Whoever admits does so on a server that keeps what it has committed, or has said that it need not.
 //!
 //! What it does not do: keep the instance alive (`life`).
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::ClientConfig;
@@ -23,6 +25,7 @@ use super::rows::Unreadable;
 use super::session::{Connector, Session};
 use super::shared::{Committed, Shared};
 use super::trouble::Trouble;
+use super::whereabouts;
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
@@ -63,6 +66,8 @@ pub struct Options {
     pub tenant: String,
     /// As what it is opened.
     pub part: Part,
+    /// Need it not outlive a stop of the server's machine? Then a server that does not write durably is accepted.
+    pub ephemeral: bool,
     /// An instance that does nothing for so long is taken for dead ([`USUAL_LIMIT`]).
     ///
     /// [`USUAL_LIMIT`]: super::USUAL_LIMIT
@@ -110,6 +115,15 @@ pub enum OpenError {
     /// There is no database, or it does not let us in.
     #[error("the database cannot be used: {0}")]
     Database(String),
+    /// What it has committed does not outlive a stop of its machine.
+    #[error(
+        "the database's server runs with `{setting} = off`: what it has committed is lost, or damaged, when \
+         its machine stops. Switch it on, or say `ephemeral: true` beside its URL if the register may be lost"
+    )]
+    Volatile {
+        /// Which setting is off.
+        setting: String,
+    },
     /// It holds no register, and none is to be made.
     #[error("the database holds no register: `fencepost store migrate` makes one")]
     Absent,
@@ -143,6 +157,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         .map_err(|error: tokio_postgres::Error| OpenError::Url(error.to_string()))?;
     let connector = Connector::new(config, options.tls.as_ref());
     let session = connector.connect().await?;
+    keeps(&session, options.ephemeral).await?;
     let (first, others) = options.keys.split_first().ok_or(OpenError::NoKey)?;
     let mut sealer = Sealer::new(first, others).map_err(OpenError::Key)?;
     let now = owner.clock.now();
@@ -161,6 +176,8 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         age,
         owner.committed,
     ));
+    let server = whereabouts::of(&session).await?;
+    shared.whereabouts.lane_is_on(server);
     let reader = Reader::new(
         Arc::clone(&shared),
         connector.clone(),
@@ -174,6 +191,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
                 tenant: options.tenant,
                 name: options.name,
             };
+            life::tell_memory(&reader, options.remember).await?;
             begin_to_live(&shared, &reader, name, options.dead_after).await?
         }
         Part::Operator => {
@@ -191,6 +209,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         shared,
         connector,
         remember: options.remember,
+        is_outlived: AtomicBool::new(false),
         work: Mutex::new(work),
         beside: Mutex::new(beside),
     };
@@ -199,6 +218,23 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         fingerprint_key,
         is_new: about.is_new,
     })
+}
+
+/// Does the server write what it commits to its disk? Whether it does so *before* it says so is each
+/// transaction's to demand (`write_1`). What is switched off later, while sidecars run, goes unnoticed
+/// until the next start of one.
+async fn keeps(session: &Session, ephemeral: bool) -> Result<(), OpenError> {
+    const OFF: &str = "SELECT s.name FROM unnest(ARRAY['fsync', 'full_page_writes']) s(name)
+        WHERE current_setting(s.name) = 'off'";
+    if ephemeral {
+        return Ok(());
+    }
+    match session.rows(OFF, &[]).await?.first() {
+        Some(row) => Err(OpenError::Volatile {
+            setting: row.try_get(0).map_err(Unreadable::from)?,
+        }),
+        None => Ok(()),
+    }
 }
 
 async fn begin_to_live(

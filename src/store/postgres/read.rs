@@ -1,4 +1,4 @@
-//! Reading beside the lane: one connection that all readers share.
+//! Reading beside the lane: one connection that all readers share, to the server that the lane writes to.
 //!
 //! What always holds: a read is one statement, so it sees one snapshot, of committed transactions only.
 //! Many readers use the connection at once, one statement behind the other. A read is a hint or a report;
@@ -16,11 +16,13 @@ use super::abroad::channel;
 use super::identity;
 use super::known::Lack;
 use super::lane::want;
+use super::restored::Server;
 use super::rows::{self, Opener, OperationRow, Unreadable};
 use super::session::{Connector, Session};
 use super::shared::Shared;
 use super::trouble::Trouble;
 use super::wants::Wants;
+use super::whereabouts;
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::decide::decide;
 use crate::protocol::fence::Fence;
@@ -48,7 +50,15 @@ pub(super) struct Reader {
     pub(super) connector: Connector,
     /// Whose rows are listed: other tenants' are neither told, settled nor forgotten here.
     pub(super) tenant: String,
-    session: Mutex<Option<Arc<Session>>>,
+    held: Mutex<Option<Held>>,
+}
+
+/// A connection, and where it leads.
+struct Held {
+    session: Arc<Session>,
+    server: Server,
+    /// Which of the lane's sessions it goes with.
+    beside: u64,
 }
 
 impl Reader {
@@ -57,18 +67,32 @@ impl Reader {
             shared,
             connector,
             tenant,
-            session: Mutex::new(None),
+            held: Mutex::new(None),
         }
     }
 
     /// The shared connection, made if need be.
     pub(super) async fn session(&self) -> Result<Arc<Session>, Trouble> {
-        let mut held = self.session.lock().await;
-        if let Some(session) = held.as_ref().filter(|session| !session.is_closed()) {
-            return Ok(Arc::clone(session));
+        let whereabouts = &self.shared.whereabouts;
+        let mut held = self.held.lock().await;
+        let is_good = |it: &Held| {
+            !it.session.is_closed()
+                && it.beside == whereabouts.lane_session()
+                && whereabouts.agrees(it.server).is_ok()
+        };
+        if let Some(it) = held.as_ref().filter(|it| is_good(it)) {
+            return Ok(Arc::clone(&it.session));
         }
+        *held = None;
+        let beside = whereabouts.lane_session();
         let session = Arc::new(self.listening().await?);
-        *held = Some(Arc::clone(&session));
+        let server = whereabouts::of(&session).await?;
+        whereabouts.agrees(server)?;
+        *held = Some(Held {
+            session: Arc::clone(&session),
+            server,
+            beside,
+        });
         Ok(session)
     }
 
@@ -92,7 +116,7 @@ impl Reader {
 
     /// Goes on over a new connection, on which letters to all own ids are heard.
     pub(super) async fn renew(&self) -> Result<(), Trouble> {
-        *self.session.lock().await = None;
+        *self.held.lock().await = None;
         self.session().await.map(drop)
     }
 
@@ -111,10 +135,10 @@ impl Reader {
 
     /// Nobody uses a connection again that was lost.
     async fn leave(&self, lost: &Arc<Session>) {
-        let mut held = self.session.lock().await;
+        let mut held = self.held.lock().await;
         if held
             .as_ref()
-            .is_some_and(|session| Arc::ptr_eq(session, lost))
+            .is_some_and(|it| Arc::ptr_eq(&it.session, lost))
         {
             *held = None;
         }

@@ -4,7 +4,9 @@
 //! wait longer is not used again, because what it was asked for may still happen. Statements are sent
 //! without being prepared, one round trip each, so that a pooler between us and the server may give
 //! every transaction to another connection. Where a session listens for notifications, whoever made it is
-//! told of each; with such a pooler in between there may be none.
+//! told of each; with such a pooler in between there may be none. A session leads to a server that takes
+//! writes, whatever the URL says of that (`target_session_attrs`): a register that cannot be written to
+//! is none, and one that is behind would be believed.
 //!
 //! What it does not do: try again.
 
@@ -15,7 +17,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::tls::TlsStream;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Socket};
@@ -26,7 +28,7 @@ use super::trouble::Trouble;
 /// How long one statement may take, a wait for locks included.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// How long a connection may take to be made.
+/// How long a connection to one host may take to be made.
 const CONNECT: Duration = Duration::from_secs(3);
 
 /// Where a server listens if nothing else is said.
@@ -38,6 +40,8 @@ pub(super) struct Connector {
     config: Config,
     /// `None`: it is never encrypted.
     tls: Option<Tls>,
+    /// How long all hosts of the URL may take together.
+    patience: Duration,
 }
 
 /// A connection.
@@ -56,9 +60,16 @@ impl Connector {
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(3))
             .keepalives_retries(3)
-            .tcp_user_timeout(PATIENCE);
+            .tcp_user_timeout(PATIENCE)
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
         let tls = tls.map(|config| Tls::new(config));
-        Self { config, tls }
+        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+        let hosts = u32::try_from(hosts).unwrap_or(u32::MAX).max(1);
+        Self {
+            config,
+            tls,
+            patience: CONNECT.saturating_mul(hosts),
+        }
     }
 
     /// Where it leads: hosts, ports, database. No credential.
@@ -104,7 +115,7 @@ impl Connector {
             })
         };
         let late = |_| Trouble::Lost("no connection to the database in time".to_owned());
-        Ok(timeout(CONNECT, connecting).await.map_err(late)??)
+        Ok(timeout(self.patience, connecting).await.map_err(late)??)
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::abroad::Abroad;
 use super::restored::Ground;
+use super::whereabouts::Whereabouts;
 use crate::clock::Clock;
 use crate::protocol::company::Company;
 use crate::protocol::ids::InstanceId;
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     pub(super) found_dead: Notify,
     /// Is the register whole, as far as anybody knows?
     pub(super) ground: Ground,
+    /// Which server is written to?
+    pub(super) whereabouts: Whereabouts,
     epoch: AtomicU64,
     age: Mutex<Age>,
     present: Mutex<Present>,
@@ -77,6 +80,7 @@ impl Shared {
             abroad: Abroad::default(),
             found_dead: Notify::new(),
             ground: Ground::default(),
+            whereabouts: Whereabouts::default(),
             epoch: AtomicU64::new(epoch),
             age: Mutex::new(age),
             present: Mutex::new(present),
@@ -119,6 +123,21 @@ impl Shared {
         let dead = others.dead.keys().copied().collect();
         Arc::make_mut(&mut present.company).bury(dead);
         present.others = Arc::new(others);
+    }
+
+    /// These are not declared dead, whoever said so.
+    pub(super) fn are_alive(&self, living: &[InstanceId]) {
+        if living.is_empty() {
+            return;
+        }
+        let known = self.others();
+        let is_alive = |it: &InstanceId| living.contains(it);
+        let dead = known.dead.iter().filter(|(it, _)| !is_alive(it));
+        let others = Others {
+            dead: dead.map(|(it, since)| (*it, *since)).collect(),
+            living: known.living.iter().chain(living).copied().collect(),
+        };
+        self.meet(others);
     }
 
     /// A record was read: from now on its attempts are in sight.

@@ -14,12 +14,15 @@ mod races;
 mod restored;
 mod takeover;
 mod unknown;
+mod verdicts;
+mod whereabouts;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::life::{Life, Name};
 use super::servers::{Database, shared};
+use super::trouble::Trouble;
 use super::{OpenError, Options, Owner, Part, PostgresBackend, open};
 use crate::clock::{Clock, Manual};
 use crate::protocol::command::{Admit, Ruling};
@@ -70,11 +73,7 @@ async fn join_with(
     clock: Clock,
 ) -> Party {
     let opened = try_join(database.url(), instance, dead_after, clock).await;
-    let backend = opened.unwrap();
-    Party {
-        register: Register::new(backend.clone()),
-        backend,
-    }
+    Party::of(opened.unwrap())
 }
 
 /// A sidecar that reaches its database at this URL.
@@ -128,6 +127,7 @@ fn options(url: String, tenant: &str, dead_after: Millis) -> Options {
         name: "sidecar".to_owned(),
         tenant: tenant.to_owned(),
         part: Part::Sidecar,
+        ephemeral: false,
         dead_after,
         remember: Remember {
             answers: Millis(HOUR),
@@ -143,14 +143,25 @@ impl Party {
         beside.shutdown().await;
     }
 
-    /// One sign of life and one look, as if there were no time between two of them.
+    fn of(backend: Arc<PostgresBackend>) -> Self {
+        Self {
+            register: Register::new(backend.clone()),
+            backend,
+        }
+    }
+
     async fn beat(&self) {
+        self.try_beat().await.unwrap();
+    }
+
+    /// One sign of life and one look, as if there were no time between two of them.
+    async fn try_beat(&self) -> Result<(), Trouble> {
         let name = Name {
             tenant: c::TENANT.to_owned(),
             name: "thawed".to_owned(),
         };
         let (shared, reader) = (self.backend.shared.clone(), self.backend.reader.clone());
-        Life::new(shared, reader, name, LONG).beat().await.unwrap();
+        Life::new(shared, reader, name, LONG).beat().await
     }
 
     async fn granted(&self, admit: &Admit) -> Permit {

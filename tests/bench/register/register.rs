@@ -95,6 +95,7 @@ impl Bench {
             name: "bench".to_owned(),
             tenant: "payments".to_owned(),
             part: postgres::Part::Sidecar,
+            ephemeral: false,
             dead_after: postgres::USUAL_LIMIT,
             remember: Remember {
                 answers: Millis(7 * 86_400_000),

@@ -1,7 +1,8 @@
 //! What the lane is asked for, by whom, and what it answers.
 //!
 //! What always holds: whoever asked for an attempt and is not there any more gets none; evidence counts
-//! whether or not anybody still listens. An ask that may have been committed is never refused.
+//! whether or not anybody still listens. An ask that may have been committed is never refused; a person's
+//! verdict among them is given up once nobody waits for it any more.
 //!
 //! What it does not do: decide.
 
@@ -9,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::protocol::command::{Admission, Command, Grant, Reply, ResendReply, Ruling};
 use crate::protocol::ids::InstanceId;
+use crate::store::postgres::batch::Item;
 use crate::store::{StoreError, Wanted};
 
 /// What the lane is asked for.
@@ -28,8 +30,16 @@ pub(in crate::store::postgres) struct Ask {
     /// May it be guessed?
     pub(in crate::store::postgres) swiftly: bool,
     pub(in crate::store::postgres) answer: oneshot::Sender<Result<Answer, StoreError>>,
-    /// It may have been committed already: this would be its reply.
-    pub(in crate::store::postgres) doubt: Option<Box<Reply>>,
+    /// It may have been committed already.
+    pub(in crate::store::postgres) doubt: Option<Box<Doubt>>,
+}
+
+/// A decision that may have been committed, by nobody knows.
+pub(in crate::store::postgres) struct Doubt {
+    /// This would be its reply.
+    pub(super) reply: Box<Reply>,
+    /// What was to be written, with what it was decided on; `None`: nothing was yet.
+    pub(super) written: Option<Item>,
 }
 
 /// What an ask is answered.
@@ -64,6 +74,16 @@ impl Ask {
                 None
             }
             Some(_) | None => Some(self),
+        }
+    }
+
+    /// Is it settled whether or not anybody waits for the answer? What was admitted must not be left as it is,
+    /// and evidence must not be lost. A verdict on what stood when it was given is written by that first
+    /// write or never: whoever gave it was told that nobody knows.
+    pub(super) fn must_be_settled(&self) -> bool {
+        match *self.command {
+            Command::Admit(_) | Command::Record(_) | Command::Resend(_) => true,
+            Command::Park(_) | Command::Resolve(_) | Command::Steer(_) | Command::Note(_) => false,
         }
     }
 

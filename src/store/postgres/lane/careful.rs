@@ -1,23 +1,28 @@
 //! Decisions in a transaction that has locked the fences and read everything.
 //!
 //! What always holds: each sees what was decided before it in the same transaction; what turns out to have
-//! been committed before is answered as it was then. Nothing is answered before the transaction has ended
+//! been committed before is answered as it was then; a person's verdict is never applied to anything else than
+//! what stood when it was given. Nothing is answered before the transaction has ended
 //! well. A transaction takes two round trips, however many commands are in it: begin, lock and read; write
 //! and commit.
 //!
 //! What it does not do: hold a transaction open while it waits for anything but the database.
 
+use std::collections::BTreeSet;
+
 use futures_util::future;
+use tokio_postgres::types::Type;
 
 use super::ask::{Ask, granted, is_of_the_dead, refuse};
 use super::{Lane, Pending, columns, pass_before};
 use crate::clock;
-use crate::protocol::command::{Command, Reply};
+use crate::protocol::command::{Command, Reply, Resolved};
 use crate::protocol::decide::decide;
-use crate::protocol::ids::InstanceId;
+use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::view;
-use crate::store::postgres::batch::{Item, Verdict, Written, in_lock_order};
+use crate::store::postgres::batch::{Fate, Item, Verdict, Written, in_lock_order};
 use crate::store::postgres::known::Known;
+use crate::store::postgres::life;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::shared::Shared;
 use crate::store::postgres::trouble::Trouble;
@@ -70,6 +75,10 @@ impl Lane {
                 return self.not_read(asks, trouble);
             }
         };
+        if let Err(trouble) = self.hear_of_the_living(session, &asks, &mut reading).await {
+            let _undone = session.script("ROLLBACK").await;
+            return self.not_read(asks, trouble);
+        }
         let (mut decided, mut settled) = (Vec::new(), Vec::new());
         let mut touched = Vec::new();
         for ask in asks {
@@ -80,6 +89,7 @@ impl Lane {
                 }
                 Decided::Known(reply) => settled.push(Settling::Tell(ask, reply)),
                 Decided::OfTheDead => ask.tell(Err(self.shared.declared_dead(self.own))),
+                Decided::Overtaken => ask.tell(Err(overtaken())),
                 Decided::NotYet => settled.push(Settling::Again(ask)),
             }
         }
@@ -128,6 +138,36 @@ impl Lane {
         begun?;
         locked?;
         reading
+    }
+
+    /// Whoever is taken for dead here, and carries something that is decided on, is dead in this very
+    /// register, or is alive again. Who is declared dead stays so: no lock is needed.
+    async fn hear_of_the_living(
+        &self,
+        session: &Session,
+        asks: &[Ask],
+        reading: &mut Known,
+    ) -> Result<(), Trouble> {
+        const LIVING: &str =
+            "SELECT i.id FROM fencepost.instances i WHERE i.id = ANY($1) AND NOT i.dead";
+        let company = self.shared.company();
+        let mut carriers = BTreeSet::new();
+        for key in asks.iter().filter_map(|ask| carried(&ask.command)) {
+            let known = reading.operation_at(key);
+            let attempts = known.into_iter().flat_map(|(_, it)| &it.attempts);
+            let of_the_dead = attempts.map(|it| it.id.instance);
+            carriers.extend(of_the_dead.filter(|it| !company.is_alive(*it)));
+        }
+        if carriers.is_empty() {
+            return Ok(());
+        }
+        let carriers: Vec<_> = carriers.into_iter().map(life::column).collect();
+        let rows = session
+            .rows(LIVING, &[(&carriers, Type::BYTEA_ARRAY)])
+            .await?;
+        let living: Result<Vec<_>, Trouble> = rows.iter().map(life::named).collect();
+        self.shared.are_alive(&living?);
+        Ok(())
     }
 
     async fn write_and_end(
@@ -187,6 +227,8 @@ enum Decided {
     Known(Box<Reply>),
     /// Asked under an id that was declared dead since.
     OfTheDead,
+    /// It may have been given, and is not given again: something else stands now.
+    Overtaken,
     /// Something else has to be read first.
     NotYet,
 }
@@ -216,13 +258,25 @@ fn decide_one(
     if let Some(first) = committed_before(ask, &view) {
         return Decided::Known(first);
     }
+    match given_before(ask, reading) {
+        None | Some((Fate::Open, _)) => {}
+        Some((Fate::Written, first)) => return Decided::Known(first),
+        Some((Fate::Overtaken, _)) => {
+            return what_stands(&view, command).map_or(Decided::Overtaken, Decided::Known);
+        }
+    }
     let decision = decide(&view, command);
     if is_of_the_dead(&decision.reply, own) {
         return Decided::OfTheDead;
     }
-    let (changes, reply) = (decision.changes, Box::new(decision.reply));
+    let (mut changes, reply) = (decision.changes, Box::new(decision.reply));
     if changes.is_empty() {
         return Decided::Known(reply);
+    }
+    if changes.twin.is_some() && changes.fence.is_none() {
+        // Counts it up: an admission under the twin's identity looks for notes before it waits for the fence,
+        // and one that is written meanwhile it must not miss.
+        changes.fence.clone_from(&view.fence);
     }
     let item = Item::new(reading, command, &view, changes.clone(), &reply);
     reading.follow(&changes);
@@ -231,12 +285,73 @@ fn decide_one(
 
 /// The reply that was in doubt, if its attempt turns out to be recorded.
 fn committed_before(ask: &Ask, view: &view::View) -> Option<Box<Reply>> {
-    let reply = ask.doubt.as_ref()?;
+    let reply = &ask.doubt.as_ref()?.reply;
     let attempt = granted(reply)?.attempt;
     let Some(view::Record::Operation(operation)) = &view.record else {
         return None;
     };
     operation.lists(attempt).then(|| reply.clone())
+}
+
+/// What became of a verdict in doubt, and the reply that it would have had.
+fn given_before(ask: &Ask, reading: &mut Known) -> Option<(Fate, Box<Reply>)> {
+    if ask.must_be_settled() {
+        return None;
+    }
+    let doubt = ask.doubt.as_ref()?;
+    Some((doubt.written.as_ref()?.fate(reading), doubt.reply.clone()))
+}
+
+/// The answer to a verdict that was overtaken: others have written since what it was about. It was given
+/// before, or never will be; nobody can tell. So whoever gave it is told what stands, where that is an answer:
+///
+/// - *Resolve*: that the operation is settled, and how. Not that it is still in flight, or done, or unknown:
+///   each would say something about the verdict.
+/// - *Steer*: that the resource is as he wanted it.
+/// - *Park*: the state, which is all that its reply ever says; the next pass sees to what is needed now.
+/// - *Note*: nothing; whether the line is in the log is to be seen there.
+fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
+    let decision = decide(view, command);
+    let stands = match (command, &decision.reply) {
+        (Command::Park(_), _) => {
+            let state = match &view.record {
+                Some(view::Record::Operation(operation)) => Some(operation.state.clone()),
+                Some(view::Record::Twin(_)) | None => None,
+            };
+            return Some(Box::new(Reply::Parked(state)));
+        }
+        (Command::Resolve(_), Reply::Resolved(resolved)) => match resolved {
+            Resolved::AlreadyCompleted { .. } | Resolved::AlreadyNotApplied => true,
+            Resolved::Done(_) | Resolved::StillInFlight | Resolved::Unknown => false,
+        },
+        (Command::Steer(_), _) => decision.changes.fence.is_none(),
+        (
+            Command::Admit(_)
+            | Command::Record(_)
+            | Command::Resend(_)
+            | Command::Resolve(_)
+            | Command::Note(_),
+            _,
+        ) => false,
+    };
+    stands.then(|| Box::new(decision.reply))
+}
+
+/// The operation that it settles or sends again, which is left to its carrier while that lives.
+fn carried(command: &Command) -> Option<&OperationKey> {
+    match command {
+        Command::Resend(resend) => Some(&resend.key),
+        Command::Park(park) => Some(&park.key),
+        Command::Resolve(resolve) => Some(&resolve.key),
+        Command::Admit(_) | Command::Record(_) | Command::Steer(_) | Command::Note(_) => None,
+    }
+}
+
+fn overtaken() -> StoreError {
+    StoreError::CommitUnknown(
+        "it may have been written before the connection was lost, and others have written since"
+            .to_owned(),
+    )
 }
 
 /// What is sure to be needed.

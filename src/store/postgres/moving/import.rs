@@ -71,10 +71,10 @@ async fn filled(session: &Session, from: &Path) -> Result<Moved, MoveError> {
     }
 }
 
-/// Whoever admitted what is in doubt is no more: anybody settles it.
-async fn bury_owners(session: &Session) -> Result<(), MoveError> {
+/// Whoever admitted what is in doubt is no more: anybody of the tenant settles it.
+pub(in crate::store::postgres) async fn bury_owners(session: &Session) -> Result<(), MoveError> {
     const BURY: &str = "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms, dead)
-        SELECT DISTINCT ON (o.owner) o.owner, o.tenant, 'moved', 0, true
+        SELECT DISTINCT o.owner, o.tenant, 'moved', 0, true
         FROM fencepost.operations o WHERE o.unsettled AND o.owner IS NOT NULL";
     session.rows(BURY, &[]).await?;
     Ok(())

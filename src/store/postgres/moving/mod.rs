@@ -9,7 +9,7 @@
 //! one that was restored (`restored`).
 
 mod export;
-mod import;
+pub(super) mod import;
 
 pub use export::export;
 pub use import::import;

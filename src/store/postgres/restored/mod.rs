@@ -115,6 +115,7 @@ pub(super) async fn assess(session: &Session, shared: &Shared) -> Result<bool, T
     // What is opened is looked at once more.
     for _ in 0..3 {
         let found = found(session).await?;
+        shared.whereabouts.lane_is_on(found.server);
         let now = shared.clock.now();
         let judgement = locked(&shared.ground.memory).judge(&found, now.boottime);
         let closed = match judgement {

@@ -10,7 +10,9 @@ use super::super::servers::{
     Bouncer, Direction, Pool, Postgres, Settings, Wire, psql, shared, waiting,
 };
 use super::unknown::{admission, end_of, stored};
-use super::{OpenError, PostgresBackend, sidecar, try_sidecar};
+use super::{
+    LONG, OpenError, Options, PostgresBackend, open, options, owner, sidecar, try_sidecar,
+};
 use crate::protocol::command::{Admit, Reply, Ruling};
 use crate::protocol::ids::InstanceId;
 use crate::protocol::operation::State;
@@ -224,4 +226,51 @@ async fn a_pooler_between_changes_nothing() {
     comes_back(&one).await;
     let ruling = admission(&one, &c::admit("c", OWN)).await.unwrap();
     assert!(matches!(ruling, Ruling::Granted(_)), "{ruling:?}");
+}
+
+/// A permit is worth what the disk is. An operator's tool admits nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_write_durably_is_refused_unless_it_may_be_lost() {
+    let server = Postgres::start();
+    let database = server.database();
+    drop(sidecar(database.url(), 1).await);
+    for setting in ["fsync", "full_page_writes"] {
+        server.set(setting, "off");
+        let refused = try_sidecar(database.url(), 2).await;
+        let Err(OpenError::Volatile { setting: named }) = refused else {
+            panic!("{setting}: accepted");
+        };
+        assert_eq!(named, setting);
+        let options = Options {
+            ephemeral: true,
+            ..options(database.url(), c::TENANT, LONG)
+        };
+        assert!(open(options, owner(OWN)).await.is_ok());
+        server.set(setting, "on");
+    }
+    assert!(try_sidecar(database.url(), 2).await.is_ok());
+}
+
+/// A role that prefers to wait for its own disk only, or for a replica, gets what it prefers; one that waits
+/// for nothing waits for the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_waits_for_the_disk_and_for_what_else_the_server_says() {
+    let database = shared().database();
+    drop(sidecar(database.url(), 1).await);
+    for (preferred, got) in [
+        ("off", "on"),
+        ("local", "local"),
+        ("remote_write", "remote_write"),
+        ("remote_apply", "remote_apply"),
+        ("on", "on"),
+    ] {
+        let arrays = ["NULL"; 44].join(", ");
+        let sql = format!(
+            "BEGIN; SET LOCAL synchronous_commit = {preferred};
+             SELECT 1 FROM fencepost.write_1('\\x01', 0, {arrays});
+             SELECT current_setting('synchronous_commit'); COMMIT"
+        );
+        let told = database.query(&sql);
+        assert!(told.lines().any(|line| line == got), "{preferred}: {told}");
+    }
 }

@@ -207,3 +207,63 @@ async fn machines_whose_wall_clocks_disagree_make_no_register_older() {
     tend(&b).await;
     assert_eq!(lived(&database), begun + 7_000);
 }
+
+/// A sidecar with a shorter memory forgets nothing that one with a longer memory wanted kept, also while that
+/// one is away; until a person says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_longest_memory_that_was_ever_told_counts() {
+    let database = database();
+    let clock = machine(1);
+    let long = Options {
+        remember: Remember {
+            answers: Millis(3 * HOUR),
+            identities: Millis(30 * HOUR),
+        },
+        ..options(database.url(), c::TENANT, LONG)
+    };
+    let told = open(long, owner(B)).await.unwrap();
+    crate::store::Backend::close(&*told.backend).await.unwrap();
+    let a = join_with(&database, A, LONG, clock.clock()).await;
+    let done = Admit {
+        at: clock.now(),
+        ..c::fenced("done", "r", "1", A)
+    };
+    a.carry_out(&done, c::applied()).await;
+    clock.pass(Millis(3 * HOUR - 1));
+    assert_eq!(tend(&a).await, (0, 0));
+    clock.pass(Millis(1));
+    assert_eq!(tend(&a).await, (1, 0));
+    clock.pass(Millis(27 * HOUR - 1));
+    assert_eq!(tend(&a).await, (0, 0));
+    // As the manual has it; what was told longer is forgotten by that alone.
+    database.query("UPDATE fencepost.forgotten SET remember_ms = 0");
+    assert_eq!(tend(&a).await, (0, 1));
+}
+
+/// Whoever remembers the one before, frozen for longer than that was kept, finds no version that he knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_identity_that_comes_again_is_another_row() {
+    let database = database();
+    let clock = machine(1);
+    let a = join_with(&database, A, LONG, clock.clock()).await;
+    let version = || database.query("SELECT version FROM fencepost.operations");
+    let mut versions = Vec::new();
+    for number in 1..=2 {
+        let mut admit = c::admit("again", A);
+        admit.at = clock.now();
+        admit.attempt.number = number;
+        let permit = a.granted(&admit).await;
+        versions.push(version().parse::<i64>().unwrap());
+        let receipt = permit.finish(c::applied());
+        a.register.record(&receipt, admit.at).await.unwrap();
+        versions.push(version().parse().unwrap());
+        clock.pass(Millis(40 * HOUR));
+        tend(&a).await;
+        assert_eq!(count(&database, "operations"), 0);
+    }
+    let [first, second, third, fourth] = versions[..] else {
+        panic!("{versions:?}");
+    };
+    assert_eq!((second, fourth), (first + 1, third + 1), "counted up");
+    assert!(third.abs_diff(first) > 1_000, "{versions:?}");
+}

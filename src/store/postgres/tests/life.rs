@@ -98,6 +98,21 @@ async fn whoever_stops_in_order_leaves_at_once() {
     assert!(!b.sees_in_flight(&admit, c::at(1)).await);
 }
 
+/// The drain ran out, and what was sent may still arrive: nobody acts on its operations at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_stops_before_its_attempts_have_ended_does_not_leave() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let b = join(&database, B, LONG).await;
+    let admit = c::admit("a", A);
+    let _permit = a.granted(&admit).await;
+    a.register.read().outlived_by_attempts();
+    a.register.read().close().await.unwrap();
+    b.beat().await;
+    assert!(b.sees_in_flight(&admit, c::at(1)).await);
+    assert!(!b.takes_for_dead(A));
+}
+
 /// The declaration is guarded: whatever it did since it was looked at outruns it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_declaration_comes_too_late_for_whoever_has_moved() {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::servers::shared;
-use super::{PostgresBackend, sidecars};
+use super::unknown::admission;
+use super::{PostgresBackend, sidecar, sidecars};
 use crate::protocol::command::{Admit, Command, Record, Reply, Ruling};
 use crate::protocol::ids::{AttemptId, FencingToken, InstanceId, OperationKey};
 use crate::protocol::operation::State;
@@ -394,4 +395,28 @@ fn is_granted(reply: &Reply) -> bool {
         Reply::Admission(admission) => matches!(admission.ruling, Ruling::Granted(_)),
         _ => false,
     }
+}
+
+/// Who is admitted under the twin's identity looks for notes, waits for the fence, and must notice a note that was
+/// written while he waited: it has counted the fence up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_note_of_a_twin_counts_the_fence_up() {
+    let database = shared().database();
+    let one = sidecar(database.url(), 1).await;
+    let first = c::fenced("first", "r", "1", InstanceId(1));
+    let ruling = admission(&one, &first).await.unwrap();
+    assert!(matches!(ruling, Ruling::Granted(_)), "{ruling:?}");
+    let fence =
+        || database.query("SELECT version || ' ' || encode(record, 'hex') FROM fencepost.fences");
+    let before = fence();
+    let twin = c::fenced("twin", "r", "1", InstanceId(1));
+    let ruling = admission(&one, &twin).await.unwrap();
+    assert!(matches!(ruling, Ruling::Refused(_)), "{ruling:?}");
+    assert_eq!(database.query("SELECT count(*) FROM fencepost.twins"), "1");
+    assert_eq!(
+        before
+            .strip_prefix("1 ")
+            .map(|record| format!("2 {record}")),
+        Some(fence())
+    );
 }
