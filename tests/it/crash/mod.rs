@@ -13,3 +13,4 @@ mod freeze;
 mod points;
 mod traffic;
 mod upgrade;
+mod world;
