@@ -11,6 +11,7 @@ mod book;
 mod campaign;
 mod freeze;
 mod points;
+mod storm;
 mod traffic;
 mod upgrade;
 mod world;
