@@ -19,8 +19,9 @@ use std::time::Duration;
 use super::traffic::{Dice, Request};
 use super::world::{POINTS, World, said, seed};
 use crate::servers::{Database, shared};
-use crate::support::gate::{until, until_after};
+use crate::support::gate::{Gate, until, until_after};
 use crate::support::proxy::Proxy;
+use crate::support::script::Script;
 use crate::support::setup::DEAD_AFTER;
 use crate::support::upstream::Keys;
 
@@ -33,7 +34,7 @@ const CALLERS: u64 = 6;
 /// Requests before a kill, at most, and as many while that one is away.
 const REQUESTS: usize = 24;
 /// Statements, and accounts: some are free while others wait for what the dead left.
-const RESOURCES: usize = 12;
+const RESOURCES: usize = 6;
 
 /// How often a worker without work looks whether there is some.
 const LOOK: Duration = Duration::from_millis(3);
@@ -139,6 +140,11 @@ impl Storm {
     /// Whoever reaches its point first dies, or else one of them wherever it is.
     fn kill_one(&mut self, round: &Round<'_>) {
         round.world.mishaps(&mut self.dice);
+        let late = Gate::closed();
+        if self.dice.below(2) == 0 {
+            // Its sender may be dead by the time it takes effect.
+            round.world.upstream.next(Script::hold_effect(&late));
+        }
         round.allow(1 + self.dice.below(REQUESTS));
         until("somebody dies, or all is asked", || {
             round.is_idle() || self.proxies.iter_mut().any(|it| it.end().is_some())
@@ -163,6 +169,7 @@ impl Storm {
                 self.proxies[victim].starts_again_dying_at(&format!("{point}:{passage}"));
             }
         }
+        late.open();
     }
 
     fn count_the_dead(&mut self) {
@@ -238,7 +245,7 @@ impl Round<'_> {
         while !self.is_over.load(Ordering::SeqCst) {
             let taken = self
                 .allowed
-                .try_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1));
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1));
             if taken.is_err() {
                 thread::sleep(LOOK);
                 continue;
