@@ -12,6 +12,7 @@ mod campaign;
 mod freeze;
 mod points;
 mod storm;
+mod taken_over;
 mod traffic;
 mod upgrade;
 mod world;
