@@ -11,6 +11,7 @@ mod forget;
 mod letters;
 mod life;
 mod moving;
+mod parted;
 mod races;
 mod restored;
 mod takeover;
