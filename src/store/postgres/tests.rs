@@ -8,6 +8,7 @@ mod crowd;
 mod explained;
 mod failures;
 mod forget;
+mod generations;
 mod letters;
 mod life;
 mod moving;
