@@ -16,6 +16,7 @@ mod parted;
 mod races;
 mod restored;
 mod takeover;
+mod two_primaries;
 mod unknown;
 
 use std::sync::Arc;
