@@ -19,6 +19,8 @@ pub(super) enum Fate {
     AnswerLost,
     /// The server never hears of it.
     Lost,
+    /// Nor of anything after it, and nobody notices.
+    Swallowed,
 }
 
 /// One connection's.
@@ -56,6 +58,8 @@ enum Pending {
 pub(super) struct Passed {
     pub(super) bytes: Vec<u8>,
     pub(super) ends_here: bool,
+    /// What follows vanishes.
+    pub(super) is_swallowed: bool,
 }
 
 impl Conversation {
@@ -63,7 +67,7 @@ impl Conversation {
     pub(super) fn hear_client(&mut self, bytes: &[u8], fate: impl Fn(&[u8]) -> Fate) -> Passed {
         self.from_client.extend(bytes);
         let mut passed = Passed::default();
-        while !passed.ends_here {
+        while !passed.ends_here && !passed.is_swallowed {
             if self.secrecy == Secrecy::Agreed {
                 passed.bytes.append(&mut self.from_client);
                 break;
@@ -79,7 +83,8 @@ impl Conversation {
                 Fate::Answered
             };
             passed.ends_here = fate == Fate::Lost;
-            if !passed.ends_here {
+            passed.is_swallowed = fate == Fate::Swallowed;
+            if !passed.ends_here && !passed.is_swallowed {
                 passed.bytes.extend(message);
             }
         }

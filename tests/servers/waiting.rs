@@ -8,13 +8,17 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks until there is something; panics with `what` when patience ends.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, look)
+}
+
+fn eventually_within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + limit;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain: {what}");
+        assert!(Instant::now() < end, "waited {limit:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(3));
     }
 }
@@ -22,4 +26,9 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// The same for a plain condition.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, || holds().then_some(()));
+}
+
+/// The same for what cannot be before so much time has passed.
+pub fn until_after(at_least: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    eventually_within(at_least + PATIENCE, what, || holds().then_some(()));
 }

@@ -1,8 +1,8 @@
 //! The network between clients and a server: a relay that stalls, delays, cuts, and loses the answer to
 //! a chosen statement.
 //!
-//! What always holds: bytes arrive in order, and those that it holds back are kept. A cut is a reset on
-//! both sides, never an orderly end. An answer is lost only once the server has given it whole.
+//! What always holds: bytes arrive in order, and those that it holds back are kept; where some have vanished,
+//! none follow. A cut is a reset on both sides, never an orderly end. An answer is lost only once the server has given it whole.
 //!
 //! What it does not do: choose statements inside TLS; all else works there too.
 
@@ -47,6 +47,7 @@ struct Mood {
     to_server: Lane,
     to_client: Lane,
     chosen: Option<Chosen>,
+    instead: Vec<(Vec<u8>, Vec<u8>)>,
     lost: usize,
     made: usize,
     open: HashMap<usize, Weak<Connection>>,
@@ -55,6 +56,7 @@ struct Mood {
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
     stalled: bool,
+    swallowing: bool,
     delay: Duration,
 }
 
@@ -108,6 +110,25 @@ impl Wire {
         self.change(|mood| mood.lane(direction).stalled = false);
     }
 
+    /// From now on bytes in that direction vanish, ends of connections too, while the other direction goes on. A
+    /// connection that something has vanished from is half open for good: nothing gets through there any more.
+    pub fn swallow(&self, direction: Direction) {
+        self.change(|mood| mood.lane(direction).swallowing = true);
+    }
+
+    /// The same from the next statement on that contains this text, which is the first to vanish.
+    pub fn swallow_from(&self, text: &str) {
+        self.choose(text, 1, Fate::Swallowed);
+    }
+
+    /// New connections carry everything again.
+    pub fn carry_again(&self) {
+        self.change(|mood| {
+            mood.to_server.swallowing = false;
+            mood.to_client.swallowing = false;
+        });
+    }
+
     /// From now on bytes in that direction take so long, however many are under way.
     pub fn delay(&self, direction: Direction, by: Duration) {
         self.change(|mood| mood.lane(direction).delay = by);
@@ -149,6 +170,13 @@ impl Wire {
     /// to the client the same as a lost answer.
     pub fn lose(&self, text: &str) {
         self.choose(text, 1, Fate::Lost);
+    }
+
+    /// From now on the server is sent that other text, of equal length, wherever a client says this one: as a
+    /// client of another version would.
+    pub fn say_instead(&self, text: &str, other: &str) {
+        assert_eq!(text.len(), other.len(), "messages keep their lengths");
+        self.change(|mood| mood.instead.push((text.into(), other.into())));
     }
 
     /// How many statements or answers were lost.
@@ -206,6 +234,7 @@ impl Mood {
             to_server: Lane::default(),
             to_client: Lane::default(),
             chosen: None,
+            instead: Vec::new(),
             lost: 0,
             made: 0,
             open: HashMap::new(),
@@ -237,6 +266,14 @@ impl Mood {
     }
 }
 
+fn replace(bytes: &mut [u8], text: &[u8], other: &[u8]) {
+    for at in 0..(bytes.len() + 1).saturating_sub(text.len()) {
+        if bytes[at..].starts_with(text) {
+            bytes[at..at + text.len()].copy_from_slice(other);
+        }
+    }
+}
+
 fn contains(statement: &[u8], text: &[u8]) -> bool {
     text.is_empty()
         || statement
@@ -251,6 +288,9 @@ struct Connection {
     server: TcpStream,
     conversation: Mutex<Conversation>,
     is_cut: AtomicBool,
+    /// Something has vanished on its way there.
+    deaf_server: AtomicBool,
+    deaf_client: AtomicBool,
 }
 
 /// Bytes under way, and when they arrive at the earliest.
@@ -282,6 +322,8 @@ impl Connection {
             server,
             conversation: Mutex::default(),
             is_cut: AtomicBool::new(false),
+            deaf_server: AtomicBool::new(false),
+            deaf_client: AtomicBool::new(false),
         });
         {
             let mut mood = line.mood.lock().unwrap();
@@ -316,13 +358,22 @@ impl Connection {
                 Ok(0) | Err(_) => return,
                 Ok(count) => count,
             };
+            let lane = *line.mood.lock().unwrap().lane(direction);
+            if lane.swallowing {
+                self.deafen(direction);
+            }
+            if self.is_deaf(direction) {
+                continue;
+            }
             let passed = self.hear(direction, &piece[..count], line);
-            let delay = line.mood.lock().unwrap().lane(direction).delay;
+            if passed.is_swallowed {
+                self.deafen(direction);
+            }
             if passed.ends_here {
                 line.mood.lock().unwrap().lost += 1;
                 self.cut(line);
             }
-            let packet = (Instant::now() + delay, passed.bytes);
+            let packet = (Instant::now() + lane.delay, passed.bytes);
             if self.is_cut() || sender.send(packet).is_err() {
                 return;
             }
@@ -334,7 +385,11 @@ impl Connection {
         match direction {
             Direction::ToServer => {
                 let fate = |statement: &[u8]| line.mood.lock().unwrap().fate(statement);
-                conversation.hear_client(bytes, fate)
+                let mut passed = conversation.hear_client(bytes, fate);
+                for (text, other) in &line.mood.lock().unwrap().instead {
+                    replace(&mut passed.bytes, text, other);
+                }
+                passed
             }
             Direction::ToClient => conversation.hear_server(bytes),
         }
@@ -348,7 +403,9 @@ impl Connection {
                 return;
             }
         }
-        if self.may_go(direction, Instant::now(), line) {
+        let swallowing = line.mood.lock().unwrap().lane(direction).swallowing;
+        let is_passed_on = !swallowing && !self.is_deaf(direction);
+        if is_passed_on && self.may_go(direction, Instant::now(), line) {
             let _ = to.shutdown(Shutdown::Write);
         }
     }
@@ -385,6 +442,21 @@ impl Connection {
             }
         }
         true
+    }
+
+    fn deafness(&self, direction: Direction) -> &AtomicBool {
+        match direction {
+            Direction::ToServer => &self.deaf_server,
+            Direction::ToClient => &self.deaf_client,
+        }
+    }
+
+    fn deafen(&self, direction: Direction) {
+        self.deafness(direction).store(true, Ordering::SeqCst);
+    }
+
+    fn is_deaf(&self, direction: Direction) -> bool {
+        self.deafness(direction).load(Ordering::SeqCst)
     }
 
     fn is_cut(&self) -> bool {

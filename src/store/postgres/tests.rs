@@ -4,15 +4,19 @@
 //! What always holds: an instance is frozen by stopping what gives its signs of life; what it is asked
 //! for while it is frozen is its first step after it thawed.
 
+mod crowd;
 mod explained;
 mod failures;
 mod forget;
+mod generations;
 mod letters;
 mod life;
 mod moving;
+mod parted;
 mod races;
 mod restored;
 mod takeover;
+mod two_primaries;
 mod unknown;
 mod verdicts;
 mod whereabouts;

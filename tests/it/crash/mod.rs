@@ -11,5 +11,8 @@ mod book;
 mod campaign;
 mod freeze;
 mod points;
+mod storm;
+mod taken_over;
 mod traffic;
 mod upgrade;
+mod world;

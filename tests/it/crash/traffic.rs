@@ -5,9 +5,10 @@
 //! request say which operation it is and under which token, so that the upstream's ledger can be
 //! read without the proxy.
 
+use std::net::SocketAddr;
+
 use super::book::Book;
 use crate::support::call::Call;
-use crate::support::proxy::Proxy;
 
 /// A field for the test's own eyes: the operation's id in the register.
 pub(super) const OPERATION: &str = "X-Test-Operation";
@@ -49,8 +50,8 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Somebody's next request.
-    pub(super) fn random(dice: &mut Dice, book: &Book) -> Self {
+    /// Somebody's next request, to one of so many resources of each kind.
+    pub(super) fn random(dice: &mut Dice, book: &Book, resources: usize) -> Self {
         match dice.below(100) {
             0..30 => Self::payment(dice.roll()),
             30..55 => book
@@ -62,8 +63,8 @@ impl Request {
                 Some(known) if known.key.is_some() => known.changed(),
                 Some(_) | None => Self::payment(dice.roll()),
             },
-            63..80 => Self::statement(dice, book),
-            _ => Self::from_account(dice, book),
+            63..80 => Self::statement(dice, book, resources),
+            _ => Self::from_account(dice, book, resources),
         }
     }
 
@@ -80,8 +81,8 @@ impl Request {
         }
     }
 
-    fn statement(dice: &mut Dice, book: &Book) -> Self {
-        let date = format!("2026-09-1{}", dice.below(4));
+    fn statement(dice: &mut Dice, book: &Book, resources: usize) -> Self {
+        let date = format!("2026-09-{:02}", 1 + dice.below(resources));
         let resource = format!("statement:{date}");
         let token = token(dice, book, &resource);
         let operation = format!("publish:{date}:{token}");
@@ -96,8 +97,8 @@ impl Request {
         }
     }
 
-    fn from_account(dice: &mut Dice, book: &Book) -> Self {
-        let account = dice.below(3);
+    fn from_account(dice: &mut Dice, book: &Book, resources: usize) -> Self {
+        let account = dice.below(resources);
         let resource = format!("account:{account}");
         let token = token(dice, book, &resource);
         let key = format!("from-{account}-{:x}", dice.roll());
@@ -121,10 +122,9 @@ impl Request {
         }
     }
 
-    pub(super) fn call(&self, proxy: &Proxy) -> Call {
-        let mut call = proxy
-            .call(self.method, &self.path)
-            .field(OPERATION, &self.operation);
+    /// To the proxy that listens there.
+    pub(super) fn call(&self, at: SocketAddr) -> Call {
+        let mut call = Call::new(at, self.method, &self.path).field(OPERATION, &self.operation);
         if let Some(key) = &self.key {
             call = call.key(key);
         }

@@ -153,3 +153,37 @@ fn a_wire_leads_elsewhere_and_does_not_look_into_tls() {
     assert!(psql(&url.replace("verify-full", "disable"), sql).is_err());
     assert_eq!(wire.lost(), 1);
 }
+
+#[test]
+fn what_vanishes_in_one_direction_leaves_the_connection_half_open_for_good() {
+    let (database, wire, url) = over_a_wire();
+    let sessions = || {
+        database.query(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+             AND pid <> pg_backend_pid() AND backend_type = 'client backend'",
+        )
+    };
+    wire.swallow_from("VALUES (1)");
+    let client = ask(url.clone(), "INSERT INTO kept VALUES (1)");
+    until("the server has a session", || sessions() == "1");
+    wire.carry_again();
+    let next = psql(&url, "INSERT INTO kept VALUES (2)");
+    assert_eq!(next, Ok(String::new()));
+    until("only the first one is there", || sessions() == "1");
+    assert!(!client.is_finished());
+    wire.cut();
+    assert!(client.join().unwrap().is_err());
+    until("the server has noticed", || sessions() == "0");
+    assert_eq!(database.query("TABLE kept"), "2");
+}
+
+#[test]
+fn an_answer_that_vanishes_was_given() {
+    let (database, wire, url) = over_a_wire();
+    wire.swallow(Direction::ToClient);
+    let refused = psql(&format!("{url}?connect_timeout=2"), "SELECT 1");
+    assert!(refused.unwrap_err().contains("timeout expired"));
+    wire.carry_again();
+    assert_eq!(psql(&url, "INSERT INTO kept VALUES (1)"), Ok(String::new()));
+    assert_eq!(database.query("TABLE kept"), "1");
+}

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-pub use crate::servers::waiting::{PATIENCE, eventually, until};
+pub use crate::servers::waiting::{PATIENCE, eventually, until, until_after};
 
 /// A door that starts closed. Clones are the same door.
 #[derive(Clone, Default)]

@@ -6,6 +6,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -14,6 +15,9 @@ use super::ports;
 
 /// The operator's name and token in every config made here.
 pub const OPERATOR: (&str, &str) = ("carol", "carols-token-for-tests-0123456789");
+
+/// After so long without a sign of life, the others take a sidecar for dead: what it left is theirs.
+pub const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 /// A place for a proxy to run in.
 pub struct Setup {

@@ -1,0 +1,146 @@
+//! Two versions of the binary on one register, as in a rolling update: this one, and one that has brought the
+//! tables to the next format and calls functions of its own. There is one format so far; the next one is made
+//! here by hand, as the design lets it be: columns that may be left out, tables, and functions under new
+//! names beside the old ones. The newer binary is this one, over a wire that changes the names it calls.
+//!
+//! What always holds: whoever runs already goes on, with the records of both; what it does not know it leaves
+//! as it is. What it does not: start again on the newer format, which is refused.
+
+use super::super::servers::Wire;
+use super::unknown::admission;
+use super::*;
+use crate::protocol::policy::{Order, Policy};
+use crate::protocol::rejection::Rejection;
+use crate::store::{Backend, Resent};
+
+/// What a next version would run. `write_2` and `view_2` have all that the first ones have, and a column more.
+const NEXT_FORMAT: &str = r#"
+    ALTER TABLE fencepost.operations ADD COLUMN region text;
+    ALTER TABLE fencepost.fences ADD COLUMN home text NOT NULL DEFAULT 'somewhere';
+    ALTER TABLE fencepost.instances ADD COLUMN version text;
+    ALTER TABLE fencepost.register ADD COLUMN purpose text;
+    ALTER TABLE fencepost.ground ADD COLUMN since bigint;
+    ALTER TABLE fencepost.events ADD COLUMN kind text;
+    CREATE TABLE fencepost.leases (name bytea PRIMARY KEY, holder bytea);
+    CREATE INDEX operations_of_region ON fencepost.operations (region) WHERE unsettled;
+    UPDATE fencepost.register SET format = 2;
+    DO $make$
+    DECLARE
+        write_takes text := pg_get_function_arguments('fencepost.write_1'::regproc);
+        view_takes text := pg_get_function_arguments('fencepost.view_1'::regproc);
+        view_gives text := pg_get_function_result('fencepost.view_1'::regproc);
+        passed text[];
+    BEGIN
+        SELECT array_agg('$' || i ORDER BY i) INTO passed
+        FROM pg_proc p, generate_series(1, p.pronargs) i WHERE p.oid = 'fencepost.write_1'::regproc;
+        EXECUTE format('CREATE FUNCTION fencepost.write_2(%s) LANGUAGE plpgsql AS $body$
+            BEGIN
+                SELECT w.position_now, w.closed, w.verdicts INTO position_now, closed, verdicts
+                FROM fencepost.write_1(%s) w;
+                UPDATE fencepost.operations SET region = ''here'' WHERE identity = ANY (identities);
+            END $body$', write_takes, array_to_string(passed, ', '));
+        SELECT array_agg('$' || i ORDER BY i) INTO passed
+        FROM pg_proc p, generate_series(1, p.pronargs) i WHERE p.oid = 'fencepost.view_1'::regproc;
+        EXECUTE format('CREATE FUNCTION fencepost.view_2(%s) RETURNS %s, region text) LANGUAGE sql AS $body$
+            SELECT v.*, ''here'' FROM fencepost.view_1(%s) v $body$',
+            view_takes, rtrim(view_gives, ')'), array_to_string(passed, ', '));
+    END $make$"#;
+
+/// As a binary of the next version asks.
+fn newer() -> Wire {
+    let wire = Wire::to(shared().address());
+    wire.say_instead("fencepost.write_1", "fencepost.write_2");
+    wire.say_instead("fencepost.view_1", "fencepost.view_2");
+    // It reads that format.
+    wire.say_instead("SELECT format,", "SELECT      1,");
+    wire
+}
+
+fn on_r(id: &str, token: &str, by: InstanceId) -> Admit {
+    c::fenced(id, "r", token, by)
+}
+
+async fn replays(party: &Party, admit: &Admit) {
+    let told = admission(&party.backend, &c::again(admit)).await;
+    assert!(matches!(told, Ok(Ruling::Replay { .. })), "{told:?}");
+}
+
+fn region_of(database: &Database, id: &str) -> String {
+    database.query(&format!(
+        "SELECT coalesce(region, 'none') FROM fencepost.operations WHERE convert_from(id, 'UTF8') = '{id}'"
+    ))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sidecar_that_runs_goes_on_beside_one_of_the_next_version() {
+    let database = database();
+    let old = join(&database, A, LONG).await;
+    let early = on_r("early", "1", A);
+    old.carry_out(&early, c::applied()).await;
+    let left = c::admit("left", A);
+    let _permit = old.granted(&left).await;
+
+    database.query(NEXT_FORMAT);
+    let wire = newer();
+    let url = database.url_at(wire.address());
+    let clock = Clock::system().unwrap();
+    let backend = try_join(url, B, LONG, clock).await.unwrap();
+    let new = Party {
+        register: Register::new(backend.clone()),
+        backend,
+    };
+
+    // The newer one knows what was written before, and by the old one since.
+    replays(&new, &early).await;
+    assert!(new.sees_in_flight(&left, c::at(1)).await);
+    let of_old = on_r("of-old", "2", A);
+    old.carry_out(&of_old, c::applied()).await;
+    replays(&new, &of_old).await;
+    assert_eq!(region_of(&database, "of-old"), "none");
+    // The old one knows what the newer one writes: its mark, what it carries, what it has settled.
+    let of_new = on_r("of-new", "3", B);
+    let permit = new.granted(&of_new).await;
+    assert_eq!(region_of(&database, "of-new"), "here");
+    let stale = admission(&old.backend, &on_r("late", "2", A)).await;
+    assert!(
+        matches!(stale, Ok(Ruling::Refused(Rejection::StaleToken { .. }))),
+        "{stale:?}"
+    );
+    assert!(old.sees_in_flight(&of_new, c::at(1)).await);
+    let receipt = permit.finish(c::applied());
+    new.register.record(&receipt, c::at(900)).await.unwrap();
+    replays(&old, &of_new).await;
+
+    // It settles what the newer one left, and leaves alone what it knows nothing of.
+    let of_the_dead = Admit {
+        policy: Arc::new(Policy {
+            order: Order::Free,
+            ..Policy::clone(&left.policy)
+        }),
+        ..c::admit("of-the-dead", B)
+    };
+    new.carry_out(&of_the_dead, c::interrupted()).await;
+    new.backend.close().await.unwrap();
+    old.beat().await;
+    assert!(old.takes_for_dead(B));
+    assert_eq!(old.in_doubt().await.len(), 2, "its own, and that one");
+    let resend = c::resend(&of_the_dead.key, A);
+    let Resent::Granted(permit) = old.register.resend(resend).await.unwrap() else {
+        panic!("it may be sent again");
+    };
+    let receipt = permit.finish(c::applied());
+    let recorded = old.register.record(&receipt, c::at(2_000)).await;
+    recorded.unwrap();
+    assert_eq!(old.state("of-the-dead").await, "COMPLETED");
+    assert_eq!(region_of(&database, "of-the-dead"), "here");
+    let found = old.backend.resource(&c::resource_key("r")).await.unwrap();
+    assert!(found.unwrap().unsettled.is_empty());
+
+    // What ends stays ended: it is not let in again.
+    let again = try_sidecar(database.url(), 3).await;
+    let refused = again.err().unwrap();
+    assert!(
+        matches!(refused, OpenError::FormatTooNew { found: 2, known: 1 }),
+        "{refused}"
+    );
+}
