@@ -6,6 +6,7 @@
 
 -- `system`, `timeline`: of the server that the register was last known whole on. `doubt`: why nothing is
 -- admitted. `noticed`: another timeline was found, and instances are asked whether they miss anything there.
+-- `moved`: the register was exported, and nobody but who takes it back opens it again.
 -- `accepted` counts how often an operator took the register as it was; `quiet_ms` is then how long nothing is
 -- admitted, on the server that he meant. `remembered_epoch`: the highest that anybody says there was.
 CREATE TABLE fencepost.ground (
@@ -13,6 +14,7 @@ CREATE TABLE fencepost.ground (
     system bigint NOT NULL,
     timeline bigint NOT NULL,
     doubt text,
+    moved boolean NOT NULL DEFAULT false,
     noticed bigint,
     accepted bigint NOT NULL DEFAULT 0,
     quiet_ms bigint,
@@ -41,6 +43,32 @@ BEGIN
 END
 $body$;
 
+-- The server itself. It is the same for as long as a server's process lives, and reading it opens a file: so
+-- each process of the server keeps it. Nothing that one may not do depends on what a session says here.
+CREATE FUNCTION fencepost.system_1() RETURNS bigint
+LANGUAGE plpgsql AS $body$
+DECLARE
+    kept text := current_setting('fencepost.system', true);
+BEGIN
+    IF coalesce(kept, '') = '' THEN
+        kept := set_config('fencepost.system', (SELECT s.system_identifier FROM pg_control_system() s)::text,
+                           false);
+    END IF;
+    RETURN kept::bigint;
+END
+$body$;
+
+-- Does the register stand here: on the ground that it was last known whole on, and does nothing speak
+-- against it?
+CREATE FUNCTION fencepost.firm_1() RETURNS boolean
+LANGUAGE plpgsql AS $body$
+BEGIN
+    RETURN coalesce((SELECT g.doubt IS NULL AND g.timeline = fencepost.timeline_1()
+                         AND g.system = fencepost.system_1()
+                     FROM fencepost.ground g), false);
+END
+$body$;
+
 -- Where it has taken part first.
 ALTER TABLE fencepost.instances ADD COLUMN timeline bigint DEFAULT fencepost.timeline_1();
 
@@ -51,13 +79,13 @@ SELECT 1, s.system_identifier, fencepost.timeline_1() FROM pg_control_system() s
 CREATE FUNCTION fencepost.ground_1(
     OUT system_now bigint, OUT timeline_now bigint, OUT epoch bigint, OUT system bigint, OUT timeline bigint,
     OUT doubt text, OUT accepted bigint, OUT quiet_ms bigint, OUT quiet_here boolean,
-    OUT ids bytea[], OUT positions bigint[], OUT dead boolean[])
+    OUT ids bytea[], OUT positions bigint[], OUT dead boolean[], OUT moved boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $body$
 BEGIN
     SELECT s.system_identifier, fencepost.timeline_1(), r.epoch, g.system, g.timeline, g.doubt, g.accepted,
            g.quiet_ms,
-           g.quiet_system = s.system_identifier AND g.quiet_timeline = fencepost.timeline_1()
-    INTO system_now, timeline_now, epoch, system, timeline, doubt, accepted, quiet_ms, quiet_here
+           g.quiet_system = s.system_identifier AND g.quiet_timeline = fencepost.timeline_1(), g.moved
+    INTO system_now, timeline_now, epoch, system, timeline, doubt, accepted, quiet_ms, quiet_here, moved
     FROM fencepost.register r CROSS JOIN fencepost.ground g CROSS JOIN pg_control_system() s;
     SELECT coalesce(array_agg(i.id ORDER BY i.id), '{}'), coalesce(array_agg(i.position ORDER BY i.id), '{}'),
            coalesce(array_agg(i.dead ORDER BY i.id), '{}')

@@ -7,6 +7,10 @@
 //! is late evidence, and is still recorded. Instances of one tenant know each other, and nobody else: what
 //! others leave is not theirs to settle.
 //!
+//! What is read elsewhere than where the lane found the register whole counts for nothing: nobody is
+//! declared dead there, and the lane looks again. So an instance that nobody asks anything notices a
+//! fail-over behind a pooler, and others' commits that are gone, within one beat and one look.
+//!
 //! What it does not do: take over what the dead left (`reconcile`), or stop a dead instance's commits
 //! (`write_1` does).
 
@@ -20,6 +24,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::opening::random_id;
 use super::read::Reader;
+use super::restored::{Heard, Progress, Server, Worth};
 use super::rows::Unreadable;
 use super::shared::{Others, Shared};
 use super::trouble::Trouble;
@@ -104,6 +109,7 @@ impl Life {
     pub(super) async fn beat(&mut self) -> Result<(), Trouble> {
         const BEAT: &str = "SELECT * FROM fencepost.beat_1($1, $2)";
         let own = self.shared.instance();
+        let before = self.shared.ground.seen();
         let asked = self.shared.clock.boottime();
         let parameters: [(&(dyn ToSql + Sync), Type); 2] =
             [(&column(own), Type::BYTEA), (&self.name.tenant, Type::TEXT)];
@@ -112,8 +118,30 @@ impl Life {
         let read = Read { asked, answered };
         let mut all = Vec::new();
         for row in &rows {
-            all.push(Seen::of(row)?);
+            // Where nobody is there, the row tells of the ground alone.
+            if row
+                .try_get::<_, Option<&[u8]>>(0)
+                .map_err(Unreadable::from)?
+                .is_some()
+            {
+                all.push(Seen::of(row)?);
+            }
             self.shared.saw_age(lived(row)?);
+        }
+        let heard = rows.first().map(heard).transpose()?.flatten();
+        let progress = all.iter().map(|seen| (seen.instance, seen.progress()));
+        let ground = &self.shared.ground;
+        match ground.heard(heard, progress, &before, answered) {
+            Worth::All => {}
+            Worth::Company => {
+                self.shared.meet_all(&all, &[], answered);
+                return Ok(());
+            }
+            Worth::Nothing => {
+                // What was seen of the others elsewhere does not go on here.
+                self.pulses.clear();
+                return Ok(());
+            }
         }
         let alive = all.iter().any(|seen| seen.instance == own && !seen.dead);
         if !alive {
@@ -127,6 +155,13 @@ impl Life {
     /// Whoever has done nothing for too long is declared dead. Gives back who was.
     async fn judge(&mut self, all: &[Seen], read: Read) -> Result<Vec<InstanceId>, Trouble> {
         let before = std::mem::take(&mut self.pulses);
+        if before
+            .keys()
+            .any(|it| !all.iter().any(|seen| seen.instance == *it))
+        {
+            // The rows of the living are removed by nobody.
+            self.shared.ground.suspect();
+        }
         let company = self.shared.company();
         let others = all
             .iter()
@@ -257,7 +292,7 @@ pub(super) async fn take_part(
 
 /// It has done all that it will: what it leaves is for the others at once.
 pub(super) async fn take_leave(shared: &Shared, reader: &Reader) -> Result<(), Trouble> {
-    const LEAVE: &str = "UPDATE fencepost.instances SET dead = true WHERE id = ANY($1)";
+    const LEAVE: &str = "SELECT fencepost.leave_1($1)";
     let own: Vec<_> = shared.all_own().into_iter().map(column).collect();
     reader.rows(LEAVE, &[(&own, Type::BYTEA_ARRAY)]).await?;
     Ok(())
@@ -307,6 +342,13 @@ impl Shared {
 }
 
 impl Seen {
+    fn progress(&self) -> Progress {
+        Progress {
+            position: self.sign.position,
+            dead: self.dead,
+        }
+    }
+
     fn of(row: &Row) -> Result<Self, Trouble> {
         let number = |column| -> Result<u64, Unreadable> {
             Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
@@ -325,6 +367,22 @@ impl Seen {
 fn lived(row: &Row) -> Result<Lived, Trouble> {
     let lived: i64 = row.try_get(4).map_err(Unreadable::from)?;
     Ok(Lived(lived.cast_unsigned()))
+}
+
+/// Where a row of `beat_1` was read; `None`: where the register does not stand.
+fn heard(row: &Row) -> Result<Option<Heard>, Trouble> {
+    let number =
+        |column| -> Result<u64, Unreadable> { Ok(row.try_get::<_, i64>(column)?.cast_unsigned()) };
+    let firm: bool = row.try_get(8).map_err(Unreadable::from)?;
+    if !firm {
+        return Ok(None);
+    }
+    let server = Server {
+        system: number(5)?,
+        timeline: number(6)?,
+    };
+    let accepted = number(7)?;
+    Ok(Some(Heard { server, accepted }))
 }
 
 fn instance(bytes: &[u8]) -> Result<InstanceId, Trouble> {

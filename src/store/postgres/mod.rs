@@ -61,7 +61,7 @@ pub use forget::Tended;
 pub use life::USUAL_LIMIT;
 pub use moving::{export, import};
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
-pub use restored::{Accepted, Difference, Server, Standing, accept_restored, compare};
+pub use restored::{Accepted, Difference, Server, Standing, Stands, accept_restored, compare};
 
 use super::{
     Backend, Elsewhere, OperationPage, OperationQuery, Pending, Remember, StoreError, Stored,

@@ -18,6 +18,7 @@ use super::PostgresBackend;
 use super::lane::Lane;
 use super::life::{self, Life, Name};
 use super::read::Reader;
+use super::restored;
 use super::rows::Unreadable;
 use super::session::{Connector, Session};
 use super::shared::{Committed, Shared};
@@ -170,9 +171,10 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
                 tenant: options.tenant,
                 name: options.name,
             };
-            begin_to_live(&shared, &reader, name, options.dead_after).await?
+            begin_to_live(&session, &shared, &reader, name, options.dead_after).await?
         }
         Part::Operator => {
+            shared.ground.only_look();
             life::look(&shared, &reader).await?;
             JoinSet::new()
         }
@@ -198,12 +200,15 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
 }
 
 async fn begin_to_live(
+    session: &Session,
     shared: &Arc<Shared>,
     reader: &Arc<Reader>,
     name: Name,
     limit: Millis,
 ) -> Result<JoinSet<()>, OpenError> {
     life::take_part(reader, shared.instance(), &name, shared.clock.now().wall_ms).await?;
+    // Signs of life count where the register is known whole.
+    restored::assess(session, shared).await?;
     let mut life = Life::new(Arc::clone(shared), Arc::clone(reader), name, limit);
     life.beat().await?;
     let mut beside = JoinSet::new();

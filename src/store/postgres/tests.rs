@@ -7,6 +7,7 @@
 mod explained;
 mod failures;
 mod forget;
+mod ground;
 mod letters;
 mod life;
 mod moving;
@@ -145,12 +146,17 @@ impl Party {
 
     /// One sign of life and one look, as if there were no time between two of them.
     async fn beat(&self) {
+        self.life().beat().await.unwrap();
+    }
+
+    /// It gives signs of life when it is told to.
+    fn life(&self) -> Life {
         let name = Name {
             tenant: c::TENANT.to_owned(),
             name: "thawed".to_owned(),
         };
         let (shared, reader) = (self.backend.shared.clone(), self.backend.reader.clone());
-        Life::new(shared, reader, name, LONG).beat().await.unwrap();
+        Life::new(shared, reader, name, LONG)
     }
 
     async fn granted(&self, admit: &Admit) -> Permit {

@@ -14,7 +14,7 @@ use crate::protocol::time::Millis;
 use crate::store::conformance::commands as c;
 use crate::store::{Backend, StoreError};
 
-async fn ask(register: &PostgresBackend, admit: Admit) -> Result<Ruling, StoreError> {
+pub(super) async fn ask(register: &PostgresBackend, admit: Admit) -> Result<Ruling, StoreError> {
     match register.apply(Command::Admit(Box::new(admit))).await? {
         Reply::Admission(admission) => Ok(admission.ruling),
         other => panic!("{other:?}"),
@@ -36,7 +36,7 @@ async fn complete(register: &PostgresBackend, id: &str, token: &str, own: u128) 
     register.apply(Command::Record(record)).await.unwrap();
 }
 
-async fn until_admits(register: &PostgresBackend) {
+pub(super) async fn until_admits(register: &PostgresBackend) {
     let ready = async {
         while register.ready().await.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -48,7 +48,7 @@ async fn until_admits(register: &PostgresBackend) {
 }
 
 /// Waits until it says why it admits nothing, with those words.
-async fn until_closed(register: &PostgresBackend, words: &str) -> String {
+pub(super) async fn until_closed(register: &PostgresBackend, words: &str) -> String {
     let closed = async {
         loop {
             let _ = register.ready().await;
@@ -64,7 +64,7 @@ async fn until_closed(register: &PostgresBackend, words: &str) -> String {
     told.unwrap_or_else(|_| panic!("{:?}, not {words}", register.standing()))
 }
 
-async fn admits_nothing(register: &PostgresBackend, own: u128) {
+pub(super) async fn admits_nothing(register: &PostgresBackend, own: u128) {
     let admit = c::admit("while-closed", InstanceId(own));
     let error = ask(register, admit).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
