@@ -154,6 +154,8 @@ fn hint(error: &postgres::OpenError) -> &'static str {
         | postgres::OpenError::Absent
         | postgres::OpenError::FormatTooNew { .. }
         | postgres::OpenError::NoKey
+        | postgres::OpenError::Moved(_)
+        | postgres::OpenError::NotMoved
         | postgres::OpenError::Unreadable(_) => "",
     }
 }

@@ -22,6 +22,16 @@ CREATE TABLE fencepost.register (
     read_wall_ms bigint NOT NULL
 );
 
+-- How old the memory of a tenant is, as its sidecars count together, and who read which clocks last for that. It
+-- begins as the register says. Each tenant has its own, so that none makes another's be forgotten.
+CREATE TABLE fencepost.ages (
+    tenant text COLLATE "C" PRIMARY KEY,
+    lived_ms bigint NOT NULL,
+    read_boot bytea NOT NULL,
+    read_boottime_ms bigint NOT NULL,
+    read_wall_ms bigint NOT NULL
+);
+
 -- How far what is old of a tenant was forgotten: answers (0) and identities (1), by the sequence of operations. A lap ends
 -- where everything is young; what was not old enough when it was passed waits for the next one.
 CREATE TABLE fencepost.forgotten (
@@ -70,7 +80,7 @@ CREATE TABLE fencepost.fences (
 
 -- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Whoever reads
 -- a row compares what it stands for. `keyless`: what equal requests without a key have in common.
--- `settled_ms` is the age of the register when it was settled.
+-- `settled_ms` is the age of its tenant when it was settled.
 CREATE TABLE fencepost.operations (
     identity bytea PRIMARY KEY,
     sequence bigint GENERATED ALWAYS AS IDENTITY,
@@ -377,7 +387,7 @@ BEGIN
 END
 $body$;
 
--- Shows a sign of life, and answers with those of all of a tenant, with the age of the register, and with
+-- Shows a sign of life, and answers with those of all of a tenant, with its age, and with
 -- the ground that this was done on: does the register stand there (`firm_1`), and after how many acceptances?
 -- Where there are none it answers with the ground alone. Nobody is waited for: whoever holds the own row is
 -- just writing it, which is a sign of life too. One that a crash of the server takes back was not needed.
@@ -390,9 +400,9 @@ BEGIN
     UPDATE fencepost.instances i SET beat = i.beat + 1
     WHERE i.id = (SELECT k.id FROM fencepost.instances k WHERE k.id = own AND NOT k.dead
                   FOR UPDATE SKIP LOCKED);
-    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, r.lived_ms, fencepost.system_1(),
+    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, coalesce(a.lived_ms, 0), fencepost.system_1(),
                         fencepost.timeline_1(), g.accepted, fencepost.firm_1()
-                 FROM fencepost.register r CROSS JOIN fencepost.ground g
+                 FROM fencepost.ground g LEFT JOIN fencepost.ages a ON a.tenant = whose
                  LEFT JOIN fencepost.instances i ON i.tenant = whose;
 END
 $body$;

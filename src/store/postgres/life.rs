@@ -277,6 +277,9 @@ pub(super) async fn take_part(
 ) -> Result<(), Trouble> {
     const INSERT: &str = "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
         VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
+    const AGES: &str = "INSERT INTO fencepost.ages
+        SELECT $1, r.lived_ms, r.read_boot, r.read_boottime_ms, r.read_wall_ms FROM fencepost.register r
+        ON CONFLICT DO NOTHING";
     const FORGETS: &str = "INSERT INTO fencepost.forgotten (tenant, what) VALUES ($1, 0), ($1, 1)
         ON CONFLICT DO NOTHING";
     let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
@@ -286,6 +289,7 @@ pub(super) async fn take_part(
         (&wall_ms.cast_signed(), Type::INT8),
     ];
     reader.rows(INSERT, &parameters).await?;
+    reader.rows(AGES, &[(&name.tenant, Type::TEXT)]).await?;
     reader.rows(FORGETS, &[(&name.tenant, Type::TEXT)]).await?;
     Ok(())
 }

@@ -59,7 +59,7 @@ use tokio::time::timeout;
 
 pub use forget::Tended;
 pub use life::USUAL_LIMIT;
-pub use moving::{export, import};
+pub use moving::{export, import, take_back};
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
 pub use restored::{Accepted, Difference, Server, Standing, Stands, accept_restored, compare};
 
@@ -94,11 +94,6 @@ pub struct PostgresBackend {
 }
 
 impl PostgresBackend {
-    /// Is anything admitted, and what was decided about that?
-    pub fn standing(&self) -> Standing {
-        self.shared.ground.standing()
-    }
-
     async fn carry_out(
         &self,
         command: Command,
@@ -210,6 +205,10 @@ impl Backend for PostgresBackend {
             let late = || StoreError::Unavailable("the database has not answered".to_owned());
             proved.map_err(|_| late())?.map_err(|_| late())?
         })
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        Some(self.shared.ground.standing())
     }
 
     fn instance(&self) -> InstanceId {

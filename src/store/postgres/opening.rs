@@ -124,6 +124,15 @@ pub enum OpenError {
     /// No key at all.
     #[error("a shared register is not opened without an encryption key")]
     NoKey,
+    /// It was exported, and is not used here any more.
+    #[error(
+        "the register is not used here any more: {0}. If that file was imported nowhere, and never will be, \
+         `fencepost store take-back` takes the register back"
+    )]
+    Moved(String),
+    /// It is to be taken back, and was not exported.
+    #[error("the register was not exported: there is nothing to take back")]
+    NotMoved,
     /// The keys do not open it.
     #[error("the register's fingerprint key cannot be opened")]
     Key(#[source] SealError),
@@ -143,7 +152,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
     let (first, others) = options.keys.split_first().ok_or(OpenError::NoKey)?;
     let mut sealer = Sealer::new(first, others).map_err(OpenError::Key)?;
     let now = owner.clock.now();
-    let about = establish(&session, &sealer, options.migrate, &now).await?;
+    let about = establish(&session, &sealer, options.migrate, &options.tenant, &now).await?;
     sealer
         .adopt_fingerprint_key(about.id, &about.fingerprint_key)
         .map_err(OpenError::Key)?;
@@ -245,6 +254,7 @@ async fn establish(
     session: &Session,
     sealer: &Sealer,
     migrate: bool,
+    tenant: &str,
     now: &Moment,
 ) -> Result<About, OpenError> {
     session.script("BEGIN").await?;
@@ -255,7 +265,7 @@ async fn establish(
         }
         make_tables(session).await?;
     }
-    let about = match recorded(session).await? {
+    let about = match recorded(session, tenant).await? {
         Some(about) => about,
         None => make(session, sealer, now).await?,
     };
@@ -276,13 +286,23 @@ pub(super) async fn holds_tables(session: &Session) -> Result<bool, Trouble> {
 pub(super) async fn make_tables(session: &Session) -> Result<(), Trouble> {
     session.script(TABLES).await?;
     session.script(TENANTS).await?;
-    session.script(GROUND).await
+    session.script(GROUND).await?;
+    let objections = restored::OBJECTIONS.0;
+    let wait = format!("UPDATE fencepost.ground SET objections_ms = {objections}");
+    session.script(&wait).await
 }
 
-async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
-    const ROW: &str = "SELECT format, id, epoch, fingerprint_key, lived_ms, read_boot,
-        read_boottime_ms, read_wall_ms FROM fencepost.register";
-    let rows = session.rows(ROW, &[]).await?;
+async fn recorded(session: &Session, tenant: &str) -> Result<Option<About>, OpenError> {
+    // A tenant that comes new is as old as the register was when that was made or moved here.
+    const ROW: &str = "SELECT r.format, r.id, r.epoch, r.fingerprint_key, a.lived_ms, a.read_boot,
+        a.read_boottime_ms, a.read_wall_ms
+        FROM fencepost.register r CROSS JOIN LATERAL (
+            SELECT 1 AS which, t.lived_ms, t.read_boot, t.read_boottime_ms, t.read_wall_ms
+            FROM fencepost.ages t WHERE t.tenant = $1
+            UNION ALL
+            SELECT 2, r.lived_ms, r.read_boot, r.read_boottime_ms, r.read_wall_ms
+            ORDER BY which LIMIT 1) a";
+    let rows = session.rows(ROW, &[(&tenant, Type::TEXT)]).await?;
     let Some(row) = rows.first() else {
         return Ok(None);
     };

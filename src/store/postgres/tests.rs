@@ -14,6 +14,7 @@ mod moving;
 mod races;
 mod restored;
 mod takeover;
+mod tenants;
 mod unknown;
 
 use std::sync::Arc;

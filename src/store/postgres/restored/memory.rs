@@ -19,7 +19,8 @@ const FRESH: Millis = Millis(30 * 60 * 1_000);
 
 /// Before a new epoch begins by itself, whoever misses something has so long to say so. Running instances
 /// look after their connections every second.
-pub(super) const OBJECTIONS: Millis = Millis(if cfg!(test) { 1_500 } else { 10_000 });
+pub(in crate::store::postgres) const OBJECTIONS: Millis =
+    Millis(if cfg!(test) { 1_500 } else { 10_000 });
 
 /// What the register holds, as far as it is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -34,7 +34,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 pub use memory::{Difference, Server};
-pub(super) use memory::{Heard, Progress, Worth};
+pub(super) use memory::{Heard, OBJECTIONS, Progress, Worth};
 
 use super::moving::reached;
 use super::opening::OpenError;
@@ -84,6 +84,9 @@ pub(super) struct Ground {
 }
 
 impl Stands {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Whole, Self::InDoubt, Self::Quiet, Self::Moved];
+
     /// For readiness, and a label of metrics.
     pub fn word(self) -> &'static str {
         match self {
@@ -412,7 +415,8 @@ pub struct Accepted {
 
 /// Accepts a register that may have lost commits. `quiet`: the longest that a request can be under way;
 /// nothing is admitted for that long after an instance has learnt of it. `operator`: who says so. `None`:
-/// nothing speaks against the register, and nothing was done.
+/// nothing speaks against the register, and nothing was done. One that was exported is not accepted
+/// ([`OpenError::Moved`]).
 pub async fn accept_restored(
     url: &str,
     tls: Option<&Arc<ClientConfig>>,
@@ -420,7 +424,7 @@ pub async fn accept_restored(
     operator: &str,
     clock: &Clock,
 ) -> Result<Option<Accepted>, OpenError> {
-    const ACCEPT: &str = "SELECT fencepost.accept_1($1, $2, $3)";
+    const ACCEPT: &str = "SELECT a.begun, a.moved FROM fencepost.accept_1($1, $2, $3) a";
     let session = reached(url, tls).await?;
     let quiet = i64::try_from(quiet.0).unwrap_or(i64::MAX);
     let wall = clock.now().wall_ms.cast_signed();
@@ -430,7 +434,11 @@ pub async fn accept_restored(
         (&wall, Type::INT8),
     ];
     let rows = session.rows(ACCEPT, &parameters).await?;
-    let epoch = column::<Option<i64>>(rows.first().ok_or_else(nothing)?, 0)?;
+    let row = rows.first().ok_or_else(nothing)?;
+    if let Some(why) = column::<Option<String>>(row, 1)? {
+        return Err(OpenError::Moved(why));
+    }
+    let epoch = column::<Option<i64>>(row, 0)?;
     Ok(epoch.map(|epoch| Accepted {
         epoch: epoch.cast_unsigned(),
     }))

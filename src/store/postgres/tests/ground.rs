@@ -54,7 +54,7 @@ async fn after_a_fail_over_nobody_is_declared_dead_before_the_register_is_known_
     b.beat().await;
     // Nobody asks it anything.
     until("it has looked by itself", async || {
-        b.backend.standing().closed.is_some()
+        b.backend.standing().unwrap().closed.is_some()
     })
     .await;
     until_closed(&b.backend, &A.to_string()).await;
@@ -86,7 +86,6 @@ async fn commits_of_another_that_are_gone_are_missed() {
     let why = until_closed(&b.backend, "commits are missing").await;
     assert!(why.contains(&A.to_string()), "{why}");
     admits_nothing(&b.backend, B.0).await;
-    a.backend.end().await;
 }
 
 /// So is one that is not there any more at all.
@@ -102,12 +101,11 @@ async fn a_living_instance_that_is_gone_is_missed() {
     database.query(&format!("DELETE FROM fencepost.instances WHERE id = {own}"));
     life.beat().await.unwrap();
     until("it has looked by itself", async || {
-        b.backend.standing().closed.is_some()
+        b.backend.standing().unwrap().closed.is_some()
     })
     .await;
     let why = until_closed(&b.backend, "is not known").await;
     assert!(why.contains(&A.to_string()), "{why}");
-    a.backend.end().await;
 }
 
 /// Two servers whose timelines have the same number, behind a pooler that now leads to the other.
@@ -125,4 +123,35 @@ async fn another_server_is_noticed_with_the_next_write() {
         "1"
     );
     until_closed(&a.backend, "it was copied").await;
+}
+
+/// A person looks at operations while it is not known whether commits are missing; that decides nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operators_tool_only_looks() {
+    const GROUND: &str = "SELECT g.*, (SELECT count(*) FROM fencepost.history),
+        (SELECT epoch FROM fencepost.register) FROM fencepost.ground g";
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    a.carry_out(&c::admit("a", A), c::applied()).await;
+    a.register.read().close().await.unwrap();
+    let look = async |words: &str| {
+        let options = Options {
+            part: Part::Operator,
+            ..options(database.url(), c::TENANT, LONG)
+        };
+        let before = database.query(GROUND);
+        let tool = open(options, owner(B)).await.unwrap().backend;
+        until_closed(&tool, words).await;
+        let found = tool.operation(&c::key("a"), false).await.unwrap();
+        assert!(found.is_some());
+        assert_eq!(database.query(GROUND), before);
+    };
+    database.query("UPDATE fencepost.ground SET system = system + 1");
+    look("it was copied").await;
+    database.query("UPDATE fencepost.ground SET system = system - 1");
+    database.query(FAIL_OVER);
+    look("find out whether anything is missing").await;
+    let accepted = "SELECT begun FROM fencepost.accept_1(0, 'alice', 0)";
+    assert_eq!(database.query(accepted), "1");
+    look("accepted by alice").await;
 }

@@ -52,7 +52,7 @@ pub(super) async fn until_closed(register: &PostgresBackend, words: &str) -> Str
     let closed = async {
         loop {
             let _ = register.ready().await;
-            if let Some(why) = register.standing().closed
+            if let Some(why) = register.standing().unwrap().closed
                 && why.contains(words)
             {
                 return why;
@@ -150,7 +150,7 @@ async fn a_fail_over_that_lost_nothing_begins_an_epoch_by_itself() {
     until_admits(&world.one).await;
     until_admits(&world.other).await;
     until_admits(&idle).await;
-    let begun = [&world.one, &world.other, &idle].map(|it| it.standing().epochs_begun);
+    let begun = [&world.one, &world.other, &idle].map(|it| it.standing().unwrap().epochs_begun);
     assert_eq!(begun.iter().sum::<u64>(), 1, "{begun:?}");
     is_stale(&world.one, "5", 1).await;
     is_stale(&world.other, "900", 2).await;
@@ -226,7 +226,7 @@ async fn the_dead_need_not_confirm() {
     world.replica.until_caught_up_with(&world.primary);
     world.fail_over();
     until_admits(&world.one).await;
-    assert_eq!(world.one.standing().epochs_begun, 1);
+    assert_eq!(world.one.standing().unwrap().epochs_begun, 1);
 }
 
 /// Nobody was running: nobody remembers.
