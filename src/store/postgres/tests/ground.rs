@@ -7,7 +7,7 @@
 
 use super::restored::{admits_nothing, ask, until_admits, until_closed};
 use super::*;
-use crate::store::StoreError;
+use crate::store::{Backend, StoreError};
 
 /// As after a fail-over: all that is there was there on another timeline.
 const FAIL_OVER: &str =

@@ -8,9 +8,9 @@ use super::*;
 
 /// A register of two tenants; the credential of one.
 struct World {
-    _server: Postgres,
     database: Database,
     other: String,
+    _server: Postgres,
 }
 
 const OTHERS: &str = "'\\x0b'::bytea";
@@ -28,9 +28,9 @@ impl World {
         database.query("SELECT fencepost.let_in('other', 'other')");
         let other = database.url_as(server.address(), "other", "x");
         let world = Self {
-            _server: server,
             database,
             other,
+            _server: server,
         };
         world.says(&format!(
             "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
