@@ -1,7 +1,9 @@
 -- Roles for a register in PostgreSQL: one that makes its tables, and one for the sidecars of each tenant.
 --
 -- A sidecar's role reads and writes the rows of its own tenant only: with the credential of one workload
--- nobody reads or changes another's operations, whatever he sends. That needs one role for each tenant, and
+-- nobody reads or changes another's operations, whatever he sends; nor says for another's sidecars that a
+-- fail-over lost nothing, ends a quiet before its time, or makes another's answers be forgotten. It can stop
+-- admission for all, as each sidecar must be able to. That needs one role for each tenant, and
 -- `register: { postgres: { migrate: false } }` in the sidecars' configs. A single role for everything
 -- works too: make it the owner, and leave the rest out.
 
@@ -13,6 +15,8 @@ GRANT CONNECT ON DATABASE fencepost TO payments_sidecar;
 
 -- 2. In a shell, now and for every new version of the tables:
 --      fencepost store migrate --config fencepost.yaml --register '${env:OWNERS_DATABASE_URL}'
+
+--    `store accept-restored`, `store export` and `store take-back` need that role too.
 
 -- 3. As fencepost_owner: which role is a sidecar of which `tenant`. Again after every `store migrate`.
 SELECT fencepost.let_in('payments_sidecar', 'payments');

@@ -156,6 +156,8 @@ fn hint(error: &postgres::OpenError) -> &'static str {
         | postgres::OpenError::FormatTooNew { .. }
         | postgres::OpenError::NoKey
         | postgres::OpenError::Volatile { .. }
+        | postgres::OpenError::Moved(_)
+        | postgres::OpenError::NotMoved
         | postgres::OpenError::Unreadable(_) => "",
     }
 }

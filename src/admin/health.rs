@@ -23,6 +23,7 @@ use super::in_force::InForce;
 use crate::clock::{Clock, boottime};
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::Register;
+use crate::store::postgres::Standing;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
 /// What the register said counts for this long.
@@ -58,6 +59,9 @@ pub struct Health {
 struct ReadinessView {
     ready: bool,
     reasons: Vec<String>,
+    /// How a shared one stands, in a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    register: Option<&'static str>,
     config_digest: String,
 }
 
@@ -81,6 +85,10 @@ impl Health {
             in_force,
             counted: Arc::default(),
         }
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        self.readiness.0.register.read().standing()
     }
 
     async fn count_unsettled(&self) {
@@ -155,6 +163,7 @@ async fn readyz(State(health): State<Health>) -> Response {
     let view = ReadinessView {
         ready,
         reasons,
+        register: health.standing().map(|it| it.stands.word()),
         config_digest: health.in_force.digest(),
     };
     (status, Json(view)).into_response()
@@ -162,6 +171,9 @@ async fn readyz(State(health): State<Health>) -> Response {
 
 async fn metrics(State(health): State<Health>) -> Response {
     health.count_unsettled().await;
+    if let Some(standing) = health.standing() {
+        health.metrics.store_stands(&standing);
+    }
     match health.metrics.text() {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Err(error) => {

@@ -45,10 +45,22 @@ pub async fn import(
     Ok(postgres::import(url.expose(), tls.as_ref(), from).await?)
 }
 
-/// An embedded register that was exported is used again.
-pub async fn take_back(path: PathBuf) -> Result<(), AppError> {
+/// A register that was exported is used again: an embedded one at once, a shared one once it is accepted.
+/// `config`: for the TLS of a shared one.
+pub async fn take_back(
+    place: Place,
+    config: Option<&Config>,
+    operator: &str,
+) -> Result<(), AppError> {
     let clock = Clock::system().map_err(AppError::Clock)?;
-    let taken = blocking(move || Ok(sqlite::take_back(&path, &clock)?)).await;
+    let taken = match place {
+        Place::Database(url) => {
+            let tls = trust(&url, config)?;
+            let taken = postgres::take_back(url.expose(), tls.as_ref(), operator, &clock).await;
+            taken.map_err(MoveError::Shared)
+        }
+        Place::Directory(path) => blocking(move || Ok(sqlite::take_back(&path, &clock)?)).await,
+    };
     Ok(taken?)
 }
 

@@ -280,7 +280,8 @@ pub(super) enum Store {
     Export(moving::Export),
     /// Make a register in PostgreSQL out of such a file.
     Import(moving::Import),
-    /// Use an embedded register again that was exported: only if the file is used nowhere, and never will be.
+    /// Use a register again that was exported: only if the file is used nowhere, and never will be. One in
+    /// PostgreSQL is accepted then as one that was restored.
     TakeBack(moving::TakeBack),
     /// Use a register in PostgreSQL as it is, although it may have lost commits. It starts a new epoch, which
     /// makes every token of before stale, and nothing is admitted until what was under way must have ended.

@@ -52,9 +52,13 @@ pub(super) struct Import {
 /// `store take-back`.
 #[derive(Args)]
 pub(super) struct TakeBack {
-    /// Directory of the embedded register.
-    #[arg(long, value_name = "DIR")]
-    register: PathBuf,
+    /// The register: the directory of an embedded one, or `postgres://…`, or better '${env:NAME}' or
+    /// '${file:/path}'; as a role that owns its tables.
+    #[arg(long, value_name = "REGISTER", required_unless_present = "config", value_parser = PlaceParser)]
+    register: Option<Place>,
+    /// A config that says where it is, and whom to trust on the way to a database.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// `store accept-restored`.
@@ -75,16 +79,13 @@ pub(super) struct AcceptRestored {
 pub(super) async fn export(export: &Export, json: bool) -> Result<String, Failure> {
     let config = export.config.as_deref().map(loaded).transpose()?;
     let place = place(export.register.as_ref(), config.as_ref())?;
-    let undo = match &place {
-        Place::Directory(_) => "`fencepost store take-back`",
-        Place::Database(_) => "`fencepost store accept-restored`",
-    };
     let moved = moving::export(place, config.as_ref(), &export.to).await?;
     if json {
         return Ok(told(&moved, &export.to));
     }
     Ok(format!(
-        "{}\nThe register admits nothing any more. Should the file never be used anywhere: {undo}.\n\
+        "{}\nThe register admits nothing any more. Should the file never be used anywhere: \
+         `fencepost store take-back`.\n\
          The keys are not in the file: the sidecars of the new register need them, the same ones.\n",
         counted("exported", &moved, &export.to)
     ))
@@ -104,11 +105,19 @@ pub(super) async fn import(import: &Import, json: bool) -> Result<String, Failur
 }
 
 pub(super) async fn take_back(back: &TakeBack, json: bool) -> Result<String, Failure> {
-    moving::take_back(back.register.clone()).await?;
+    let config = back.config.as_deref().map(loaded).transpose()?;
+    let place = place(back.register.as_ref(), config.as_ref())?;
+    let next = match &place {
+        Place::Directory(_) => "an instance may be started on it again",
+        Place::Database(_) => {
+            "it admits once it is accepted as it is (`fencepost store accept-restored`)"
+        }
+    };
+    moving::take_back(place, config.as_ref(), &operator()).await?;
     if json {
         return Ok(format!("{:#}", json!({ "taken_back": true })));
     }
-    Ok("taken back: an instance may be started on it again\n".to_owned())
+    Ok(format!("taken back: {next}\n"))
 }
 
 pub(super) async fn accept_restored(
@@ -122,8 +131,7 @@ pub(super) async fn accept_restored(
         (None, Some(config)) => moving::quiet_of(config),
         (None, None) => return Err(Failure::Usage("say --config or --quiet".to_owned())),
     };
-    let operator = format!("the user with id {}", rustix::process::getuid().as_raw());
-    let accepted = moving::accept_restored(&url, config.as_ref(), quiet, &operator).await?;
+    let accepted = moving::accept_restored(&url, config.as_ref(), quiet, &operator()).await?;
     let Some(accepted) = accepted else {
         let why = "nothing speaks against the register: nothing was changed";
         return Err(Failure::Wrong(why.to_owned()));
@@ -137,6 +145,11 @@ pub(super) async fn accept_restored(
          hears of this; then all of them admit again.\n",
         accepted.epoch, quiet.0
     ))
+}
+
+/// Who says so, as far as this machine knows.
+fn operator() -> String {
+    format!("the user with id {}", rustix::process::getuid().as_raw())
 }
 
 fn told(moved: &Moved, file: &Path) -> String {

@@ -22,7 +22,11 @@
 //! `fencepost store export --register URL` writes a shared register to such a file. It closes that register
 //! first: nothing is admitted by it any more, whoever still runs on it. What its sidecars learn afterwards of
 //! what they had sent is recorded there and is not in the file; in the file those operations are in doubt, and
-//! are settled. `store accept-restored` takes it back.
+//! are settled. It stays closed, whatever was decided on it before: an acceptance is refused, and names the
+//! file. `store take-back --register URL` says that the file is used nowhere; what was taken back admits once it
+//! is accepted (`store accept-restored`, below). While a register waits after it was accepted it is not
+//! exported; a sidecar that runs on it ends that wait. What stood against a register when it was exported goes
+//! with it, and has to be accepted where it is imported.
 //!
 //! # When the database fails over, or is restored
 //!
@@ -35,8 +39,18 @@
 //! | fail-over, and every sidecar that was not dead finds all that it remembers | ten seconds of time for objections, then a new epoch begins by itself; "lost nothing" in the log and in `history` | holders acquire anew, with tokens of the new epoch: the old server may live on, and its tokens are stale |
 //! | fail-over that lost commits; a restore to an earlier moment; a snapshot of the disk put back | nothing is admitted, durably, for all: `503 store-unavailable`, `/readyz` red, with what is missing | below |
 //! | fail-over while a sidecar had just died, or while none was running | the same: what the dead had committed last nobody knows | below |
-//! | the database is on another server (a copy, `pg_restore`, `pg_upgrade`) | the same | below |
+//! | the database is on another server (a copy, `pg_restore`, `pg_upgrade`), also behind a pooler and under running sidecars | the same | below |
 //! | the database is a replica | nothing is admitted while it is one | – |
+//!
+//! A sidecar notices with its next request, and one that is asked nothing within about five seconds, also
+//! behind a pooler that hides the change; it reads every three seconds how far the others have come, so that
+//! commits of one that is gone since are missed by those that are not. Until the register is known whole nobody
+//! is declared dead, and whoever stops is still one who was to confirm: the rest leaves it to you.
+//!
+//! `/readyz` says in `register` how it stands, and `/metrics` in `fencepost_store_standing{standing="…"}`, which is
+//! 1 of one of them: `whole`, `in-doubt` (it may have lost commits, or that is being found out), `quiet` (accepted,
+//! and waiting), `moved`. `fencepost_store_epochs_begun_total` counts the epochs that a sidecar began by itself:
+//! alert on it, since holders of tokens must acquire anew.
 //!
 //! A sidecar whose death was declared *before* the fail-over need not be asked: the declaration was committed
 //! after all that it had done. Synchronous replication (`synchronous_standby_names`) is what makes a fail-over
@@ -48,13 +62,15 @@
 //!    known whole, when its newest operation was admitted, and what was done to it before. Make sure that no
 //!    other copy of the database is in use. Compare what was sent since that operation, and what the log and
 //!    `/readyz` of each sidecar say is missing, with the provider's books.
-//! 2. `fencepost store accept-restored --register URL --config fencepost.yaml`, by a role that may write the
-//!    register. It begins an epoch above all that anybody remembers. Each sidecar then counts, on its own clock,
-//!    as long as the longest request can be under way; after that all of them admit.
+//! 2. `fencepost store accept-restored --register URL --config fencepost.yaml`, by the role that owns the
+//!    tables. It begins an epoch above all that anybody remembers. Each sidecar then counts, on its own clock,
+//!    as long as the longest request can be under way, and the database counts too; after that all of them
+//!    admit.
 //!
 //! What was sent in the lost span is unknown to the register. Where the upstream deduplicates by key it still
 //! does, for one lifetime of the key; where it cannot (`opaque`), *the promise is void for the lost span.*
 //!
 //! What is not noticed: an earlier state of the disk under the same timeline, put back while no sidecar was
-//! running; and commits of the last seconds of a sidecar that was not yet known where the new timeline begins,
+//! running; what a sidecar committed in its last three seconds, if such a state was put back just then and it
+//! never comes again; and commits of the last seconds of a sidecar that was not yet known where the new timeline begins,
 //! if it does not come back within those ten seconds: it closes the register when it does.

@@ -115,9 +115,15 @@
 //! sends: row-level security sees to it, not this program. Sidecars of one tenant trust each other: whoever
 //! has the credential of one can change, or delete, what that tenant's others rely on.
 //!
-//! Shared by all tenants is what the register says of itself. A tenant's role may set how old it is, since
-//! all sidecars count that together: it can make other tenants' answers be forgotten too early or too late.
-//! Where tenants do not trust each other that far, give each a database of its own.
+//! Shared by all tenants is what the register says of itself: epoch, history, which keys were used, and of all
+//! instances their ids and how many transactions each has made. A tenant's role changes nothing of that, and may
+//! call no function but those of its sidecars. How old what is remembered is, each tenant counts for itself: none
+//! makes another's be forgotten. After a fail-over ([`super::moving`]) a role confirms only for instances of its
+//! own tenant; ten seconds for objections, and the quiet after an acceptance, pass by the database's clock too,
+//! whatever a role says. What remains: any sidecar may say that the register lost commits, since any may be the
+//! only one who knows. So a tenant's credential can stop admission for all, until the owner accepts the register,
+//! and take locks that others wait for. Where tenants do not trust each other that far, give each a database of
+//! its own.
 //!
 //! Without such roles, with one role for everything, a sidecar still lists and settles only its own tenant's
 //! operations; but then it is this program that sees to it.

@@ -135,6 +135,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Can the register commit durably now? Proved by a commit.
     fn ready(&self) -> Pending<'_, ()>;
 
+    /// Is anything admitted, as far as this process knows, and what was decided about that? `None`: it is not
+    /// one of many that have to find out.
+    fn standing(&self) -> Option<postgres::Standing> {
+        None
+    }
+
     /// Who this process is in the register now. It changes where others took it for dead.
     fn instance(&self) -> InstanceId;
 

@@ -76,6 +76,9 @@ pub(in crate::store) struct RegisterLine {
     pub(in crate::store) read_boot: Wide,
     pub(in crate::store) read_boottime_ms: u64,
     pub(in crate::store) read_wall_ms: u64,
+    /// Why nothing was admitted by it before it was exported; `None`: it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::store) doubt: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

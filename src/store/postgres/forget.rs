@@ -2,7 +2,7 @@
 //! time.
 //!
 //! What always holds: only what is settled is forgotten, fences never, and nothing before the longest time that
-//! any sidecar of the tenant has ever told, by the register's own age, which goes on by the clocks that count suspend of whoever looks after it: while
+//! any sidecar of the tenant has ever told, by the tenant's own age in the register, which goes on by the clocks that count suspend of whoever looks after it: while
 //! nobody does, the register does not grow older. A step is one statement and one short transaction, that
 //! reads rows in the order they were admitted in and follows an index wherever it goes, so that a hundred
 //! million rows are as easily stepped through as a hundred; the database's own vacuum keeps up.
@@ -161,7 +161,7 @@ impl PostgresBackend {
         };
         let now = self.shared.clock.now();
         let lived = self.shared.lived();
-        grow_older(&session, lived, &now).await?;
+        grow_older(&session, &self.reader.tenant, lived, &now).await?;
         let remember = self.longest_told(&session).await?;
         let step = async |what| self.step(&session, what, remember, lived, &now).await;
         let answers = step(What::Answers).await?;
@@ -242,16 +242,23 @@ impl PostgresBackend {
     }
 }
 
-/// How old the register is by whoever looks after it; never less than it was.
-async fn grow_older(session: &Session, lived: Lived, now: &Moment) -> Result<(), Trouble> {
-    const OLDER: &str = "UPDATE fencepost.register
-        SET lived_ms = $1, read_boot = $2, read_boottime_ms = $3, read_wall_ms = $4 WHERE lived_ms < $1";
+/// How old the tenant's memory is by whoever looks after it; never less than it was.
+async fn grow_older(
+    session: &Session,
+    tenant: &str,
+    lived: Lived,
+    now: &Moment,
+) -> Result<(), Trouble> {
+    const OLDER: &str = "UPDATE fencepost.ages
+        SET lived_ms = $1, read_boot = $2, read_boottime_ms = $3, read_wall_ms = $4
+        WHERE tenant = $5 AND lived_ms < $1";
     let boot = now.boot.0.to_be_bytes().to_vec();
-    let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+    let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
         (&lived.column(), Type::INT8),
         (&boot, Type::BYTEA),
         (&now.boottime.0.cast_signed(), Type::INT8),
         (&now.wall_ms.cast_signed(), Type::INT8),
+        (&tenant, Type::TEXT),
     ];
     session.rows(OLDER, &parameters).await?;
     Ok(())

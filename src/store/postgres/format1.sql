@@ -25,6 +25,16 @@ CREATE TABLE fencepost.register (
     read_wall_ms bigint NOT NULL
 );
 
+-- How old the memory of a tenant is, as its sidecars count together, and who read which clocks last for that. It
+-- begins as the register says. Each tenant has its own, so that none makes another's be forgotten.
+CREATE TABLE fencepost.ages (
+    tenant text COLLATE "C" PRIMARY KEY,
+    lived_ms bigint NOT NULL,
+    read_boot bytea NOT NULL,
+    read_boottime_ms bigint NOT NULL,
+    read_wall_ms bigint NOT NULL
+);
+
 -- How far what is old of a tenant was forgotten: answers (0) and identities (1), by the sequence of operations. A lap ends
 -- where everything is young; what was not old enough when it was passed waits for the next one. `remember_ms`:
 -- the longest that any sidecar of the tenant has ever told to remember it; only a person lowers that.
@@ -77,7 +87,7 @@ CREATE TABLE fencepost.fences (
 
 -- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Whoever reads
 -- a row compares what it stands for. `keyless`: what equal requests without a key have in common.
--- `settled_ms` is the age of the register when it was settled.
+-- `settled_ms` is the age of its tenant when it was settled.
 CREATE TABLE fencepost.operations (
     identity bytea PRIMARY KEY,
     sequence bigint GENERATED ALWAYS AS IDENTITY,
@@ -242,7 +252,7 @@ BEGIN
     RETURNING position INTO position_now;
     alive := FOUND;
     SELECT r.epoch,
-           g.doubt IS NOT NULL OR g.timeline <> fencepost.timeline_1()
+           g.doubt IS NOT NULL OR g.timeline <> fencepost.timeline_1() OR g.system <> fencepost.system_1()
                OR coalesce(position_now <= reached, false)
     INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g;
     -- Two equal requests without a key are decided one after the other, wherever they come in.
@@ -388,32 +398,36 @@ BEGIN
 END
 $body$;
 
--- Shows a sign of life, and answers with those of all of a tenant, with the age of the register, and with the
--- server that says so and the timeline that it writes; without an id where there is nobody. Nobody is waited for:
--- whoever holds the own row is just writing it, which is a sign of life too. One that a crash of the server
--- takes back was not needed.
+-- Shows a sign of life, and answers with those of all of a tenant, with its age, and with
+-- the ground that this was done on: does the register stand there (`firm_1`), and after how many acceptances?
+-- Where there are none it answers with the ground alone. Nobody is waited for: whoever holds the own row is
+-- just writing it, which is a sign of life too. One that a crash of the server takes back was not needed.
 CREATE FUNCTION fencepost.beat_1(own bytea, whose text)
 RETURNS TABLE (id bytea, beat bigint, "position" bigint, dead boolean, lived_ms bigint, system bigint,
-    timeline bigint)
+    timeline bigint, accepted bigint, firm boolean)
 LANGUAGE plpgsql AS $body$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     UPDATE fencepost.instances i SET beat = i.beat + 1
     WHERE i.id = (SELECT k.id FROM fencepost.instances k WHERE k.id = own AND NOT k.dead
                   FOR UPDATE SKIP LOCKED);
-    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, r.lived_ms, here.system_identifier, here.timeline
-                 FROM (SELECT c.system_identifier, fencepost.timeline_1() AS timeline
-                       FROM pg_control_system() c) here
-                 CROSS JOIN fencepost.register r
+    RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, coalesce(a.lived_ms, 0), fencepost.system_1(),
+                        fencepost.timeline_1(), g.accepted, fencepost.firm_1()
+                 FROM fencepost.ground g LEFT JOIN fencepost.ages a ON a.tenant = whose
                  LEFT JOIN fencepost.instances i ON i.tenant = whose;
 END
 $body$;
 
 -- Declares instances dead that have done nothing since they were seen like this; answers with those. Whoever
--- holds its row is alive, or is found the next time.
+-- holds its row is alive, or is found the next time. Where the register does not stand nobody is declared: on
+-- another timeline that would be said without what the instance did last, and nobody would ask it then
+-- whether it misses anything.
 CREATE FUNCTION fencepost.declare_1(ids bytea[], beats bigint[], positions bigint[]) RETURNS SETOF bytea
 LANGUAGE plpgsql AS $body$
 BEGIN
+    IF NOT fencepost.firm_1() THEN
+        RETURN;
+    END IF;
     FOR slot IN 1 .. coalesce(array_length(ids, 1), 0) LOOP
         RETURN QUERY
         UPDATE fencepost.instances i SET dead = true
@@ -422,5 +436,18 @@ BEGIN
                       FOR UPDATE SKIP LOCKED)
         RETURNING i.id;
     END LOOP;
+END
+$body$;
+
+-- These end, and have done all that they will. Answers whether that was written: where the register does
+-- not stand, they still are to say whether they miss anything there.
+CREATE FUNCTION fencepost.leave_1(own bytea[]) RETURNS boolean
+LANGUAGE plpgsql AS $body$
+BEGIN
+    IF NOT fencepost.firm_1() THEN
+        RETURN false;
+    END IF;
+    UPDATE fencepost.instances SET dead = true WHERE id = ANY (own);
+    RETURN true;
 END
 $body$;

@@ -2,13 +2,15 @@
 --
 -- What always holds: the role that made the tables may do everything. A role that was let in for a tenant
 -- reads and writes the operations, fences, notes, events and instances of that tenant and of no other (and
--- how far its own operations were forgotten),
+-- how old its own memory is, and how far it was forgotten),
 -- whatever statement it sends: the database sees to it (row-level security), not the sidecar. The
 -- functions that sidecars call run with the rights of their caller.
 --
--- What is shared by all who are let in: the row of the register itself (its format, epoch and age, and the
--- fingerprint key, sealed), which keys were used, and the history. Notifications reach whoever listens, and
--- anybody may send one: they name operations by a hash, and are hints that nothing is decided on.
+-- What is shared by all who are let in: the row of the register itself (its format, epoch, and the
+-- fingerprint key, sealed), which keys were used, the history, the ground, and of all instances their ids and
+-- how many transactions each has made. Such a role changes nothing of it but by the functions of the ground,
+-- which close the register to all and open it to nobody. Notifications reach whoever listens, and anybody may
+-- send one: they name operations by a hash, and are hints that nothing is decided on.
 
 -- One role, one tenant.
 CREATE TABLE fencepost.members (
@@ -18,6 +20,7 @@ CREATE TABLE fencepost.members (
 
 ALTER TABLE fencepost.members ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fencepost.forgotten ENABLE ROW LEVEL SECURITY;
+ALTER TABLE fencepost.ages ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fencepost.instances ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fencepost.fences ENABLE ROW LEVEL SECURITY;
 ALTER TABLE fencepost.operations ENABLE ROW LEVEL SECURITY;
@@ -28,6 +31,8 @@ CREATE POLICY own_row ON fencepost.members FOR SELECT USING (role = current_user
 
 -- The tenant is looked up once a statement, not once a row.
 CREATE POLICY own_tenant ON fencepost.forgotten
+    USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
+CREATE POLICY own_tenant ON fencepost.ages
     USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
 CREATE POLICY own_tenant ON fencepost.instances
     USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
@@ -49,16 +54,21 @@ DECLARE
     one text;
 BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA fencepost TO %I', whom);
-    FOREACH one IN ARRAY ARRAY['instances', 'fences', 'operations', 'twins', 'events'] LOOP
+    FOREACH one IN ARRAY ARRAY['fences', 'operations', 'twins', 'events'] LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON fencepost.%I TO %I', one, whom);
     END LOOP;
-    EXECUTE format('GRANT SELECT, INSERT, UPDATE ON fencepost.forgotten TO %I', whom);
-    EXECUTE format('GRANT SELECT ON fencepost.register, fencepost.members TO %I', whom);
-    -- How old it is, which all sidecars count together.
-    EXECUTE format('GRANT UPDATE (lived_ms, read_boot, read_boottime_ms, read_wall_ms)'
-        ' ON fencepost.register TO %I', whom);
+    -- Not on which timeline it began: that says who is asked after a fail-over.
+    EXECUTE format('GRANT SELECT, INSERT (id, tenant, name, started_wall_ms), UPDATE (beat, position, dead),'
+        ' DELETE ON fencepost.instances TO %I', whom);
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE ON fencepost.forgotten, fencepost.ages TO %I', whom);
+    EXECUTE format('GRANT SELECT ON fencepost.register, fencepost.members, fencepost.ground,'
+        ' fencepost.history TO %I', whom);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE (last_used_ms) ON fencepost.sealing_keys TO %I', whom);
-    EXECUTE format('GRANT SELECT, INSERT ON fencepost.history TO %I', whom);
+    FOREACH one IN ARRAY ARRAY['view_1', 'lock_1', 'write_1', 'beat_1', 'declare_1', 'leave_1', 'timeline_1',
+        'system_1', 'firm_1', 'ground_1', 'close_1', 'confirm_1', 'open_1']
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION fencepost.%I TO %I', one, whom);
+    END LOOP;
     INSERT INTO fencepost.members (role, tenant) VALUES (whom, whose)
     ON CONFLICT (role) DO UPDATE SET tenant = excluded.tenant;
 END
@@ -70,8 +80,7 @@ LANGUAGE plpgsql AS $body$
 BEGIN
     DELETE FROM fencepost.members WHERE role = whom;
     EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA fencepost FROM %I', whom);
+    EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA fencepost FROM %I', whom);
     EXECUTE format('REVOKE ALL ON SCHEMA fencepost FROM %I', whom);
 END
 $body$;
-
-REVOKE ALL ON FUNCTION fencepost.let_in(name, text), fencepost.shut_out(name) FROM PUBLIC;

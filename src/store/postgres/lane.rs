@@ -206,8 +206,11 @@ impl Lane {
         self.stand().await
     }
 
-    /// Looks at the ground, unless that was done.
+    /// Looks at the ground, unless that was done and nobody has seen anything since that speaks against it.
     async fn stand(&mut self) -> Result<(), StoreError> {
+        if self.shared.ground.was_suspected() {
+            self.stands = false;
+        }
         let Some(session) = self.session.as_ref().filter(|_| !self.stands) else {
             return Ok(());
         };

@@ -7,6 +7,10 @@
 //! is late evidence, and is still recorded. Instances of one tenant know each other, and nobody else: what
 //! others leave is not theirs to settle.
 //!
+//! What is read elsewhere than where the lane found the register whole counts for nothing: nobody is
+//! declared dead there, and the lane looks again. So an instance that nobody asks anything notices a
+//! fail-over behind a pooler, and others' commits that are gone, within one beat and one look.
+//!
 //! What it does not do: take over what the dead left (`reconcile`), or stop a dead instance's commits
 //! (`write_1` does).
 
@@ -20,6 +24,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::opening::random_id;
 use super::read::Reader;
+use super::restored::{Heard, Progress, Server, Worth};
 use super::rows::Unreadable;
 use super::shared::{Others, Shared};
 use super::trouble::Trouble;
@@ -115,6 +120,7 @@ impl Life {
     pub(super) async fn beat(&mut self) -> Result<(), Trouble> {
         const BEAT: &str = "SELECT * FROM fencepost.beat_1($1, $2)";
         let own = self.shared.instance();
+        let before = self.shared.ground.seen();
         let asked = self.shared.clock.boottime();
         let parameters: [(&(dyn ToSql + Sync), Type); 2] =
             [(&column(own), Type::BYTEA), (&self.name.tenant, Type::TEXT)];
@@ -132,6 +138,21 @@ impl Life {
             all.extend(Seen::of_somebody(row)?);
             self.shared.saw_age(lived(row)?);
         }
+        let heard = rows.first().map(heard).transpose()?.flatten();
+        let progress = all.iter().map(|seen| (seen.instance, seen.progress()));
+        let ground = &self.shared.ground;
+        match ground.heard(heard, progress, &before, answered) {
+            Worth::All => {}
+            Worth::Company => {
+                self.shared.meet_all(&all, &[], answered);
+                return Ok(());
+            }
+            Worth::Nothing => {
+                // What was seen of the others elsewhere does not go on here.
+                self.pulses.clear();
+                return Ok(());
+            }
+        }
         let alive = all.iter().any(|seen| seen.instance == own && !seen.dead);
         if !alive {
             self.be_born_again(own).await?;
@@ -144,6 +165,13 @@ impl Life {
     /// Whoever has done nothing for too long is declared dead. Gives back who was.
     async fn judge(&mut self, all: &[Seen], read: Read) -> Result<Vec<InstanceId>, Trouble> {
         let before = std::mem::take(&mut self.pulses);
+        if before
+            .keys()
+            .any(|it| !all.iter().any(|seen| seen.instance == *it))
+        {
+            // The rows of the living are removed by nobody.
+            self.shared.ground.suspect();
+        }
         let company = self.shared.company();
         let others = all
             .iter()
@@ -259,6 +287,11 @@ pub(super) async fn take_part(
 ) -> Result<(), Trouble> {
     const INSERT: &str = "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
         VALUES ($1, $2, $3, $4) ON CONFLICT (id, tenant) DO NOTHING";
+    const AGES: &str = "INSERT INTO fencepost.ages
+        SELECT $1, r.lived_ms, r.read_boot, r.read_boottime_ms, r.read_wall_ms FROM fencepost.register r
+        ON CONFLICT DO NOTHING";
+    const FORGETS: &str = "INSERT INTO fencepost.forgotten (tenant, what) VALUES ($1, 0), ($1, 1)
+        ON CONFLICT DO NOTHING";
     let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
         (&column(own), Type::BYTEA),
         (&name.tenant, Type::TEXT),
@@ -266,6 +299,8 @@ pub(super) async fn take_part(
         (&wall_ms.cast_signed(), Type::INT8),
     ];
     reader.rows(INSERT, &parameters).await?;
+    reader.rows(AGES, &[(&name.tenant, Type::TEXT)]).await?;
+    reader.rows(FORGETS, &[(&name.tenant, Type::TEXT)]).await?;
     Ok(())
 }
 
@@ -288,7 +323,7 @@ pub(super) async fn tell_memory(reader: &Reader, remember: Remember) -> Result<(
 
 /// It has done all that it will: what it leaves is for the others at once.
 pub(super) async fn take_leave(shared: &Shared, reader: &Reader) -> Result<(), Trouble> {
-    const LEAVE: &str = "UPDATE fencepost.instances SET dead = true WHERE id = ANY($1)";
+    const LEAVE: &str = "SELECT fencepost.leave_1($1)";
     let own: Vec<_> = shared.all_own().into_iter().map(column).collect();
     reader.rows(LEAVE, &[(&own, Type::BYTEA_ARRAY)]).await?;
     Ok(())
@@ -338,6 +373,13 @@ impl Shared {
 }
 
 impl Seen {
+    fn progress(&self) -> Progress {
+        Progress {
+            position: self.sign.position,
+            dead: self.dead,
+        }
+    }
+
     /// Where there is nobody, the row has no id.
     fn of_somebody(row: &Row) -> Result<Option<Self>, Trouble> {
         let id: Option<&[u8]> = row.try_get(0).map_err(Unreadable::from)?;
@@ -362,6 +404,22 @@ impl Seen {
 fn lived(row: &Row) -> Result<Lived, Trouble> {
     let lived: i64 = row.try_get(4).map_err(Unreadable::from)?;
     Ok(Lived(lived.cast_unsigned()))
+}
+
+/// Where a row of `beat_1` was read; `None`: where the register does not stand.
+fn heard(row: &Row) -> Result<Option<Heard>, Trouble> {
+    let number =
+        |column| -> Result<u64, Unreadable> { Ok(row.try_get::<_, i64>(column)?.cast_unsigned()) };
+    let firm: bool = row.try_get(8).map_err(Unreadable::from)?;
+    if !firm {
+        return Ok(None);
+    }
+    let server = Server {
+        system: number(5)?,
+        timeline: number(6)?,
+    };
+    let accepted = number(7)?;
+    Ok(Some(Heard { server, accepted }))
 }
 
 fn instance(bytes: &[u8]) -> Result<InstanceId, Trouble> {

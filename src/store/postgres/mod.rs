@@ -69,9 +69,9 @@ use tokio::time::timeout;
 
 pub use forget::Tended;
 pub use life::USUAL_LIMIT;
-pub use moving::{export, import};
+pub use moving::{export, import, take_back};
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
-pub use restored::{Accepted, Standing, accept_restored};
+pub use restored::{Accepted, Standing, Stands, accept_restored};
 
 use super::about::About;
 use super::{
@@ -107,11 +107,6 @@ pub struct PostgresBackend {
 }
 
 impl PostgresBackend {
-    /// Is anything admitted, and what was decided about that?
-    pub fn standing(&self) -> Standing {
-        self.shared.ground.standing()
-    }
-
     async fn carry_out(
         &self,
         command: Command,
@@ -227,6 +222,10 @@ impl Backend for PostgresBackend {
             let late = || StoreError::Unavailable("the database has not answered".to_owned());
             proved.map_err(|_| late())?.map_err(|_| late())?
         })
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        Some(self.shared.ground.standing())
     }
 
     fn instance(&self) -> InstanceId {

@@ -21,6 +21,7 @@ use super::engine;
 use super::lane::Lane;
 use super::life::{self, Life, Name};
 use super::read::Reader;
+use super::restored;
 use super::rows::Unreadable;
 use super::session::{Connector, Session};
 use super::shared::{Committed, Shared};
@@ -141,6 +142,15 @@ pub enum OpenError {
     /// No key at all.
     #[error("a shared register is not opened without an encryption key")]
     NoKey,
+    /// It was exported, and is not used here any more.
+    #[error(
+        "the register is not used here any more: {0}. If that file was imported nowhere, and never will be, \
+         `fencepost store take-back` takes the register back"
+    )]
+    Moved(String),
+    /// It is to be taken back, and was not exported.
+    #[error("the register was not exported: there is nothing to take back")]
+    NotMoved,
     /// The keys do not open it.
     #[error("the register's fingerprint key cannot be opened")]
     Key(#[source] SealError),
@@ -161,7 +171,7 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
     let (first, others) = options.keys.split_first().ok_or(OpenError::NoKey)?;
     let mut sealer = Sealer::new(first, others).map_err(OpenError::Key)?;
     let now = owner.clock.now();
-    let about = establish(&session, &sealer, options.migrate, &now).await?;
+    let about = establish(&session, &sealer, options.migrate, &options.tenant, &now).await?;
     sealer
         .adopt_fingerprint_key(about.id, &about.fingerprint_key)
         .map_err(OpenError::Key)?;
@@ -192,9 +202,10 @@ pub async fn open(options: Options, owner: Owner) -> Result<Opened, OpenError> {
                 name: options.name,
             };
             life::tell_memory(&reader, options.remember).await?;
-            begin_to_live(&shared, &reader, name, options.dead_after).await?
+            begin_to_live(&session, &shared, &reader, name, options.dead_after).await?
         }
         Part::Operator => {
+            shared.ground.only_look();
             life::look(&shared, &reader).await?;
             JoinSet::new()
         }
@@ -238,12 +249,15 @@ async fn keeps(session: &Session, ephemeral: bool) -> Result<(), OpenError> {
 }
 
 async fn begin_to_live(
+    session: &Session,
     shared: &Arc<Shared>,
     reader: &Arc<Reader>,
     name: Name,
     limit: Millis,
 ) -> Result<JoinSet<()>, OpenError> {
     life::take_part(reader, shared.instance(), &name, shared.clock.now().wall_ms).await?;
+    // Signs of life count where the register is known whole.
+    restored::assess(session, shared).await?;
     let mut life = Life::new(Arc::clone(shared), Arc::clone(reader), name, limit);
     life.beat().await?;
     let mut beside = JoinSet::new();
@@ -280,6 +294,7 @@ async fn establish(
     session: &Session,
     sealer: &Sealer,
     migrate: bool,
+    tenant: &str,
     now: &Moment,
 ) -> Result<About, OpenError> {
     session.script("BEGIN").await?;
@@ -290,7 +305,7 @@ async fn establish(
         }
         make_tables(session).await?;
     }
-    let about = match recorded(session).await? {
+    let about = match recorded(session, tenant).await? {
         Some(about) => about,
         None => make(session, sealer, now).await?,
     };
@@ -312,13 +327,23 @@ pub(super) async fn make_tables(session: &Session) -> Result<(), OpenError> {
     engine::recognise(session).await?;
     session.script(TABLES).await?;
     session.script(TENANTS).await?;
-    Ok(session.script(GROUND).await?)
+    session.script(GROUND).await?;
+    let objections = restored::OBJECTIONS.0;
+    let wait = format!("UPDATE fencepost.ground SET objections_ms = {objections}");
+    Ok(session.script(&wait).await?)
 }
 
-async fn recorded(session: &Session) -> Result<Option<About>, OpenError> {
-    const ROW: &str = "SELECT format, id, epoch, fingerprint_key, lived_ms, read_boot,
-        read_boottime_ms, read_wall_ms, used_from FROM fencepost.register";
-    let rows = session.rows(ROW, &[]).await?;
+async fn recorded(session: &Session, tenant: &str) -> Result<Option<About>, OpenError> {
+    // A tenant that comes new is as old as the register was when that was made or moved here.
+    const ROW: &str = "SELECT r.format, r.id, r.epoch, r.fingerprint_key, a.lived_ms, a.read_boot,
+        a.read_boottime_ms, a.read_wall_ms, r.used_from
+        FROM fencepost.register r CROSS JOIN LATERAL (
+            SELECT 1 AS which, t.lived_ms, t.read_boot, t.read_boottime_ms, t.read_wall_ms
+            FROM fencepost.ages t WHERE t.tenant = $1
+            UNION ALL
+            SELECT 2, r.lived_ms, r.read_boot, r.read_boottime_ms, r.read_wall_ms
+            ORDER BY which LIMIT 1) a";
+    let rows = session.rows(ROW, &[(&tenant, Type::TEXT)]).await?;
     let Some(row) = rows.first() else {
         return Ok(None);
     };

@@ -9,6 +9,7 @@ mod explained;
 mod failures;
 mod forget;
 mod generations;
+mod ground;
 mod letters;
 mod life;
 mod moving;
@@ -16,6 +17,7 @@ mod parted;
 mod races;
 mod restored;
 mod takeover;
+mod tenants;
 mod two_primaries;
 mod unknown;
 mod verdicts;
@@ -160,12 +162,17 @@ impl Party {
 
     /// One sign of life and one look, as if there were no time between two of them.
     async fn try_beat(&self) -> Result<(), Trouble> {
+        self.life().beat().await
+    }
+
+    /// It gives signs of life when it is told to.
+    fn life(&self) -> Life {
         let name = Name {
             tenant: c::TENANT.to_owned(),
             name: "thawed".to_owned(),
         };
         let (shared, reader) = (self.backend.shared.clone(), self.backend.reader.clone());
-        Life::new(shared, reader, name, LONG).beat().await
+        Life::new(shared, reader, name, LONG)
     }
 
     async fn granted(&self, admit: &Admit) -> Permit {

@@ -208,6 +208,8 @@ fn register(connection: &Connection, about: &About) -> rusqlite::Result<Register
         read_boot: Wide(read.boot.0),
         read_boottime_ms: read.boottime.0,
         read_wall_ms: read.wall_ms,
+        // One that may have been restored is not exported.
+        doubt: None,
     })
 }
 

@@ -6,15 +6,20 @@
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use super::{Metrics, OneLabel, approximate, counted, histogram, seconds_from_us};
+use crate::store::postgres::{Standing, Stands};
+
+use super::{Metrics, NoLabels, OneLabel, approximate, counted, histogram, seconds_from_us};
 
 pub(super) struct StoreMetrics {
     commit: Histogram,
     batch: Histogram,
     forgotten: Family<OneLabel, Counter>,
+    standing: Family<OneLabel, Gauge>,
+    epochs: Family<NoLabels, Counter>,
 }
 
 impl StoreMetrics {
@@ -37,6 +42,17 @@ impl StoreMetrics {
                 "store_forgotten",
                 "What the register forgot because it was old",
             ),
+            standing: counted(
+                registry,
+                "store_standing",
+                "How a shared register stands, as this sidecar knows: 1 of the one that it is; it admits only \
+                 where that is `whole`",
+            ),
+            epochs: counted(
+                registry,
+                "store_epochs_begun",
+                "Epochs that this sidecar began by itself, after fail-overs that lost nothing",
+            ),
         }
     }
 }
@@ -47,6 +63,17 @@ impl Metrics {
         let store = &self.0.store;
         store.commit.observe(seconds_from_us(took_us));
         store.batch.observe(approximate(commands));
+    }
+
+    /// How a register stands that is shared, and how many epochs this process began in it so far.
+    pub fn store_stands(&self, standing: &Standing) {
+        let store = &self.0.store;
+        for stands in Stands::ALL {
+            let gauge = store.standing.get_or_create(&[("standing", stands.word())]);
+            gauge.set((stands == standing.stands).into());
+        }
+        let begun = store.epochs.get_or_create(&[]);
+        begun.inc_by(standing.epochs_begun.saturating_sub(begun.get()));
     }
 
     /// The register forgot what was old.

@@ -1,6 +1,7 @@
 //! Names and labels, as they are scraped.
 
 use super::*;
+use crate::store::postgres::{Standing, Stands};
 
 fn lines(metrics: &Metrics) -> Vec<String> {
     let text = metrics.text().unwrap();
@@ -84,4 +85,37 @@ fn a_register_that_cannot_be_asked_leaves_no_old_numbers() {
         lines.iter().all(|line| !line.contains("unsettled")),
         "{lines:#?}"
     );
+}
+
+#[test]
+fn a_shared_register_stands_in_one_way() {
+    let metrics = Metrics::new();
+    let stands = |metrics: &Metrics| -> Vec<String> {
+        let all = lines(metrics).into_iter();
+        all.filter(|line| line.contains("standing") && line.ends_with(" 1"))
+            .collect()
+    };
+    assert!(
+        lines(&metrics)
+            .iter()
+            .all(|line| !line.contains("standing"))
+    );
+    let mut standing = Standing::default();
+    for (which, word, epochs) in [
+        (Stands::Whole, "whole", 0),
+        (Stands::InDoubt, "in-doubt", 0),
+        (Stands::Quiet, "quiet", 0),
+        (Stands::Whole, "whole", 2),
+        (Stands::Moved, "moved", 2),
+    ] {
+        standing.stands = which;
+        standing.epochs_begun = epochs;
+        metrics.store_stands(&standing);
+        let one = format!(r#"fencepost_store_standing{{standing="{word}"}} 1"#);
+        assert_eq!(stands(&metrics), [one]);
+        assert_line(
+            &metrics,
+            &format!("fencepost_store_epochs_begun_total {epochs}"),
+        );
+    }
 }

@@ -25,7 +25,8 @@ use crate::store::moving::{
 /// Rows that are fetched at once.
 const FETCH: &str = "FETCH 500 FROM moving";
 
-/// Writes everything in the register to `to`. Nothing is admitted by it any more.
+/// Writes everything in the register to `to`. Nothing is admitted by it any more: it is marked as moved, and
+/// only [`take_back`](super::take_back) undoes that. What stood against it goes with it.
 pub async fn export(
     url: &str,
     tls: Option<&Arc<ClientConfig>>,
@@ -52,27 +53,43 @@ pub async fn export(
 
 /// From then on no admission is written, and none is on its way.
 async fn close(session: &Session, to: &Path, clock: &Clock) -> Result<(), MoveError> {
-    const CLOSE: &str = "SELECT fencepost.close_1($1, 0, $2)";
+    const CLOSE: &str = "SELECT fencepost.move_1($1, $2)";
     // Every transaction of an instance writes its row before it looks at the ground.
     const WAIT: &str = "BEGIN; LOCK TABLE fencepost.instances IN SHARE MODE; COMMIT";
     let why = format!("moved: everything is exported to {}", to.display());
     let wall = clock.now().wall_ms.cast_signed();
     let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&why, Type::TEXT), (&wall, Type::INT8)];
-    session.rows(CLOSE, &parameters).await?;
+    let closed = session.rows(CLOSE, &parameters).await?;
+    let row = closed.first().ok_or(OpenError::Absent)?;
+    let quiet: Option<i64> = row.try_get(0).map_err(Unreadable::from)?;
+    if let Some(quiet) = quiet {
+        return Err(MoveError::Quiet {
+            wait_ms: quiet.cast_unsigned(),
+        });
+    }
     session.script(WAIT).await?;
     Ok(())
 }
 
 async fn write(session: &Session, to: &Path) -> Result<Moved, MoveError> {
-    const REGISTER: &str =
-        "SELECT format, id, epoch, created_wall_ms, fingerprint_key, lived_ms, read_boot,
-        read_boottime_ms, read_wall_ms FROM fencepost.register";
+    const REGISTER: &str = "SELECT r.format, r.id, greatest(r.epoch, g.remembered_epoch),
+        r.created_wall_ms, r.fingerprint_key, a.lived_ms, a.read_boot, a.read_boottime_ms, a.read_wall_ms,
+        g.doubt_before
+        FROM fencepost.register r CROSS JOIN fencepost.ground g CROSS JOIN LATERAL (
+            SELECT t.lived_ms, t.read_boot, t.read_boottime_ms, t.read_wall_ms FROM fencepost.ages t
+            UNION ALL
+            SELECT r.lived_ms, r.read_boot, r.read_boottime_ms, r.read_wall_ms
+            ORDER BY lived_ms DESC LIMIT 1) a";
     const KEYS: &str = "SELECT id, last_used_ms FROM fencepost.sealing_keys ORDER BY id";
     const HISTORY: &str = "SELECT wall_ms, text FROM fencepost.history ORDER BY sequence";
+    // A file has one age. What was settled so long ago by its tenant's is as long ago by that.
     const OPERATIONS: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, o.record,
-        o.answer, o.request, o.settled_ms,
+        o.answer, o.request, o.settled_ms + (oldest.lived_ms - coalesce(a.lived_ms, r.lived_ms)),
         ARRAY(SELECT e.record FROM fencepost.events e WHERE e.operation = o.identity ORDER BY e.sequence)
-        FROM fencepost.operations o ORDER BY o.tenant, o.sequence";
+        FROM fencepost.register r CROSS JOIN LATERAL (
+            SELECT greatest(r.lived_ms, max(t.lived_ms)) AS lived_ms FROM fencepost.ages t) oldest
+        CROSS JOIN fencepost.operations o LEFT JOIN fencepost.ages a ON a.tenant = o.tenant
+        ORDER BY o.tenant, o.sequence";
     const TWINS: &str =
         "SELECT tenant, upstream, principal, id, incarnation, record FROM fencepost.twins";
     const FENCES: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, f.record,
@@ -200,6 +217,7 @@ fn register(row: &Row) -> Result<RegisterLine, MoveError> {
         read_boot: wide(row, 6)?,
         read_boottime_ms: number(row, 7)?,
         read_wall_ms: number(row, 8)?,
+        doubt: row.try_get(9).map_err(Unreadable::from)?,
     })
 }
 

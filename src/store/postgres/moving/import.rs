@@ -130,6 +130,7 @@ impl Rows {
     async fn write(self, session: &Session) -> Result<(), MoveError> {
         if let Some(register) = &self.register {
             put_register(session, register).await?;
+            put_doubt(session, register).await?;
         }
         put_keys(session, &self.keys).await?;
         put_history(session, &self.history).await?;
@@ -158,6 +159,16 @@ async fn insert(
 ) -> Result<(), MoveError> {
     if rows > 0 {
         session.rows(statement, columns).await?;
+    }
+    Ok(())
+}
+
+/// What stood against it elsewhere stands against it here.
+async fn put_doubt(session: &Session, line: &RegisterLine) -> Result<(), MoveError> {
+    const DOUBT: &str = "UPDATE fencepost.ground SET doubt = $1";
+    if let Some(doubt) = &line.doubt {
+        let doubt = format!("it was moved here although {doubt}");
+        session.rows(DOUBT, &[(&doubt, Type::TEXT)]).await?;
     }
     Ok(())
 }

@@ -19,7 +19,8 @@ const FRESH: Millis = Millis(30 * 60 * 1_000);
 
 /// Before a new epoch begins by itself, whoever misses something has so long to say so. Running instances
 /// look after their connections every second.
-pub(super) const OBJECTIONS: Millis = Millis(if cfg!(test) { 1_500 } else { 10_000 });
+pub(in crate::store::postgres) const OBJECTIONS: Millis =
+    Millis(if cfg!(test) { 1_500 } else { 10_000 });
 
 /// What the register holds, as far as it is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) struct Found {
     pub(super) recorded: Server,
     /// Why nothing is admitted.
     pub(super) doubt: Option<String>,
+    /// It was exported: the truth is elsewhere.
+    pub(super) moved: bool,
     /// How often an operator accepted it as it was.
     pub(super) accepted: u64,
     /// How long nothing is admitted after the last time.
@@ -41,10 +44,10 @@ pub(super) struct Found {
 
 /// An instance in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Progress {
+pub(in crate::store::postgres) struct Progress {
     /// Its transactions so far.
-    pub(super) position: u64,
-    pub(super) dead: bool,
+    pub(in crate::store::postgres) position: u64,
+    pub(in crate::store::postgres) dead: bool,
 }
 
 /// A server, and which of its histories it writes.
@@ -105,6 +108,8 @@ pub(super) enum Judgement {
     Close(Vec<Difference>),
     /// Somebody has said so.
     Closed(String),
+    /// It was exported, and is another one's truth from then on.
+    Moved(String),
     /// Another history, in which these instances, which are this process, miss nothing.
     Confirm {
         own: Vec<InstanceId>,
@@ -126,17 +131,42 @@ pub(super) struct Memory {
     accepted: Option<u64>,
     epoch: u64,
     own: BTreeSet<InstanceId>,
-    seen: BTreeMap<InstanceId, Sighting>,
+    seen: Seen,
+    /// The ground that was judged whole last, unless anything else was judged since.
+    whole: Option<Heard>,
+    was_whole: bool,
     /// Since when the server is known to write this timeline.
     changed: Option<(u64, BootInstant)>,
     /// Since when that acceptance is known.
     quiet: Option<(u64, BootInstant)>,
 }
 
+/// What instances had done at least, and when they were seen alive.
+pub(in crate::store::postgres) type Seen = BTreeMap<InstanceId, Sighting>;
+
 #[derive(Clone, Copy, Debug)]
-struct Sighting {
+pub(in crate::store::postgres) struct Sighting {
     position: u64,
     at: BootInstant,
+}
+
+/// Where a sign of life was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::postgres) struct Heard {
+    pub(in crate::store::postgres) server: Server,
+    /// How often the register had been accepted.
+    pub(in crate::store::postgres) accepted: u64,
+}
+
+/// What the signs of life that somebody read are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::postgres) enum Worth {
+    /// They were read where the register is known whole.
+    All,
+    /// The register has never been seen whole: they tell who is there, and nothing is decided on that.
+    Company,
+    /// They are those of another ground, or one that nothing is admitted on: nothing follows from them.
+    Nothing,
 }
 
 impl Memory {
@@ -160,9 +190,62 @@ impl Memory {
         self.seen.get(&own).map_or(0, |seen| seen.position)
     }
 
-    /// Compares, and learns what there is where nothing is missing.
-    pub(super) fn judge(&mut self, found: &Found, now: BootInstant) -> Judgement {
+    /// All that must be found by whoever asks from now on.
+    pub(super) fn seen(&self) -> Seen {
+        self.seen.clone()
+    }
+
+    /// What signs of life are worth that were read there; `None`: where the register does not stand.
+    pub(super) fn worth(&self, heard: Option<Heard>) -> Worth {
+        match (heard, self.whole) {
+            (Some(heard), Some(whole)) if heard == whole => Worth::All,
+            _ if !self.was_whole => Worth::Company,
+            _ => Worth::Nothing,
+        }
+    }
+
+    /// Signs of life that are worth something show how far instances have come. Answers whether one is less
+    /// far than had been seen `before` it was read.
+    pub(super) fn heard(
+        &mut self,
+        all: impl Iterator<Item = (InstanceId, Progress)>,
+        before: &Seen,
+        now: BootInstant,
+    ) -> bool {
+        let mut went_back = false;
+        for (instance, told) in all {
+            went_back |= before
+                .get(&instance)
+                .is_some_and(|seen| told.position < seen.position);
+            let known = self.seen.get(&instance);
+            let at = match known {
+                Some(seen) if told.dead => seen.at,
+                None if told.dead => continue,
+                Some(_) | None => now,
+            };
+            let position = told.position.max(known.map_or(0, |it| it.position));
+            self.seen.insert(instance, Sighting { position, at });
+        }
+        went_back
+    }
+
+    /// Compares, and learns what there is where nothing is missing. `before`: what had been seen when it was
+    /// asked what there is; others go on meanwhile, and their signs of life come in another way.
+    pub(super) fn judge(&mut self, found: &Found, before: &Seen, now: BootInstant) -> Judgement {
+        let judgement = self.compare(found, before, now);
+        self.whole = (judgement == Judgement::Whole).then_some(Heard {
+            server: found.server,
+            accepted: found.accepted,
+        });
+        self.was_whole |= self.whole.is_some();
+        judgement
+    }
+
+    fn compare(&mut self, found: &Found, before: &Seen, now: BootInstant) -> Judgement {
         let accepted = *self.accepted.get_or_insert(found.accepted);
+        if found.moved {
+            return Judgement::Moved(found.doubt.clone().unwrap_or_default());
+        }
         let newly_accepted = found.accepted > accepted;
         if newly_accepted && found.epoch <= self.epoch {
             // Whoever accepted it could not know of the epoch that this process saw.
@@ -180,11 +263,14 @@ impl Memory {
                 over,
             };
         }
+        let nothing = Seen::new();
+        let mut before = before;
         if newly_accepted && found.doubt.is_none() {
             self.accepted = Some(found.accepted);
             self.seen.clear();
+            before = &nothing;
         }
-        let differences = self.losses(found, now);
+        let differences = self.losses(found, before, now);
         if !differences.is_empty() {
             return Judgement::Close(differences);
         }
@@ -208,7 +294,7 @@ impl Memory {
     }
 
     /// What proves, or must be taken to prove, that commits are missing.
-    fn losses(&self, found: &Found, now: BootInstant) -> Vec<Difference> {
+    fn losses(&self, found: &Found, before: &Seen, now: BootInstant) -> Vec<Difference> {
         let mut differences = Vec::new();
         if found.server.system != found.recorded.system {
             differences.push(Difference::Copied {
@@ -219,7 +305,7 @@ impl Memory {
         if self.epoch > found.epoch {
             differences.push(self.lower_epoch(found));
         }
-        for (instance, seen) in &self.seen {
+        for (instance, seen) in before {
             let there = found.instances.get(instance).map(|it| it.position);
             let is_missing = match there {
                 Some(position) => position < seen.position,
@@ -247,15 +333,18 @@ impl Memory {
     fn learn(&mut self, found: &Found, now: BootInstant) {
         self.epoch = self.epoch.max(found.epoch);
         let own = &self.own;
-        self.seen.retain(|instance, _| own.contains(instance));
+        self.seen.retain(|instance, _| {
+            own.contains(instance) || found.instances.get(instance).is_some_and(|it| !it.dead)
+        });
         for (instance, progress) in &found.instances {
-            let at = match self.seen.get(instance) {
+            let known = self.seen.get(instance);
+            let at = match known {
                 // An own one of before goes some day too.
                 Some(seen) if progress.dead => seen.at,
                 None if progress.dead => continue,
                 Some(_) | None => now,
             };
-            let position = progress.position;
+            let position = progress.position.max(known.map_or(0, |it| it.position));
             self.seen.insert(*instance, Sighting { position, at });
         }
     }
@@ -322,6 +411,24 @@ mod tests {
         ..HERE
     };
 
+    impl Memory {
+        /// Nobody else did anything meanwhile.
+        fn judges(&mut self, found: &Found, now: BootInstant) -> Judgement {
+            let before = self.seen();
+            self.judge(found, &before, now)
+        }
+
+        /// How far the other has come. Answers whether it went back.
+        fn hears(&mut self, position: u64, now: BootInstant) -> bool {
+            let before = self.seen();
+            let told = Progress {
+                position,
+                dead: false,
+            };
+            self.heard([(OTHER, told)].into_iter(), &before, now)
+        }
+    }
+
     fn at(ms: u64) -> BootInstant {
         BootInstant(1_000_000 + ms)
     }
@@ -342,7 +449,7 @@ mod tests {
     /// Has committed 5 of its own, and seen 9 of the other's.
     fn remembering() -> Memory {
         let mut memory = Memory::default();
-        assert_eq!(memory.judge(&found(HERE, 3, 9), at(0)), Judgement::Whole);
+        assert_eq!(memory.judges(&found(HERE, 3, 9), at(0)), Judgement::Whole);
         memory.committed(OWN, 5, 0, at(1));
         memory
     }
@@ -350,7 +457,7 @@ mod tests {
     #[test]
     fn what_is_as_far_or_further_is_whole() {
         for (own, other) in [(5, 9), (6, 9), (5, 40)] {
-            let judged = remembering().judge(&found(HERE, own, other), at(2));
+            let judged = remembering().judges(&found(HERE, own, other), at(2));
             assert_eq!(judged, Judgement::Whole, "{own} {other}");
         }
     }
@@ -368,10 +475,10 @@ mod tests {
             (Memory::default(), found(Server { system: 8, ..HERE }, 5, 9)),
         ];
         for (mut memory, found) in cases {
-            let judged = memory.judge(&found, at(2));
+            let judged = memory.judges(&found, at(2));
             assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
             // Looking again changes nothing.
-            assert_eq!(memory.judge(&found, at(3)), judged);
+            assert_eq!(memory.judges(&found, at(3)), judged);
         }
     }
 
@@ -379,9 +486,9 @@ mod tests {
     fn an_instance_that_is_gone_was_lost_unless_its_grave_may_have_been_cleared() {
         let mut gone = found(HERE, 5, 9);
         gone.instances.remove(&OTHER);
-        let judged = remembering().judge(&gone, at(2));
+        let judged = remembering().judges(&gone, at(2));
         assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
-        let judged = remembering().judge(&gone, at(FRESH.0 + 2));
+        let judged = remembering().judges(&gone, at(FRESH.0 + 2));
         assert_eq!(judged, Judgement::Whole);
     }
 
@@ -392,9 +499,9 @@ mod tests {
         if let Some(other) = dead.instances.get_mut(&OTHER) {
             other.dead = true;
         }
-        assert_eq!(memory.judge(&dead, at(2)), Judgement::Whole);
+        assert_eq!(memory.judges(&dead, at(2)), Judgement::Whole);
         dead.instances.remove(&OTHER);
-        assert_eq!(memory.judge(&dead, at(3)), Judgement::Whole);
+        assert_eq!(memory.judges(&dead, at(3)), Judgement::Whole);
     }
 
     #[test]
@@ -408,7 +515,7 @@ mod tests {
         ] {
             let own = vec![OWN];
             let expected = Judgement::Confirm { own, may_open };
-            assert_eq!(memory.judge(&promoted, at(ms)), expected);
+            assert_eq!(memory.judges(&promoted, at(ms)), expected);
         }
     }
 
@@ -423,7 +530,7 @@ mod tests {
         accepted.quiet_here = true;
         for (ms, over) in [(10, false), (109, false), (110, true)] {
             let expected = Judgement::Quiet { accepted: 1, over };
-            assert_eq!(memory.judge(&accepted, at(ms)), expected);
+            assert_eq!(memory.judges(&accepted, at(ms)), expected);
         }
         let opened = Found {
             doubt: None,
@@ -431,12 +538,87 @@ mod tests {
             recorded: PROMOTED,
             ..accepted.clone()
         };
-        assert_eq!(memory.judge(&opened, at(120)), Judgement::Whole);
+        assert_eq!(memory.judges(&opened, at(120)), Judgement::Whole);
         assert_eq!(memory.reached(OWN), 2);
         // It had seen an epoch that the operator could not see.
         let mut ahead = remembering();
         ahead.committed(OWN, 5, 1, at(1));
-        let judged = ahead.judge(&accepted, at(10));
+        let judged = ahead.judges(&accepted, at(10));
         assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+    }
+
+    #[test]
+    fn signs_of_life_say_how_far_others_have_come() {
+        let mut memory = remembering();
+        assert!(!memory.hears(12, at(2)));
+        let judged = memory.judges(&found(HERE, 5, 11), at(3));
+        assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+        assert!(memory.hears(11, at(4)));
+        // And are not forgotten for it.
+        let judged = memory.judges(&found(HERE, 5, 11), at(5));
+        assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+    }
+
+    /// What is read was so when it was asked for, or later.
+    #[test]
+    fn whoever_commits_while_signs_are_read_did_not_go_back() {
+        let mut memory = remembering();
+        let before = memory.seen();
+        memory.committed(OWN, 6, 0, at(2));
+        let told = Progress {
+            position: 5,
+            dead: false,
+        };
+        assert!(!memory.heard([(OWN, told)].into_iter(), &before, at(3)));
+        assert_eq!(memory.reached(OWN), 6);
+    }
+
+    /// A sign that came while the register was asked is later than what it answers.
+    #[test]
+    fn whoever_went_on_meanwhile_did_not_go_back() {
+        let mut memory = remembering();
+        let before = memory.seen();
+        assert!(!memory.hears(12, at(2)));
+        let judged = memory.judge(&found(HERE, 5, 11), &before, at(3));
+        assert_eq!(judged, Judgement::Whole);
+        assert_eq!(memory.reached(OTHER), 12, "what was seen is not unlearned");
+    }
+
+    #[test]
+    fn signs_of_life_are_worth_something_only_where_the_register_is_whole() {
+        let here = Heard {
+            server: HERE,
+            accepted: 0,
+        };
+        let mut memory = Memory::default();
+        assert_eq!(memory.worth(Some(here)), Worth::Company);
+        memory.judges(&found(HERE, 5, 9), at(0));
+        assert_eq!(memory.worth(Some(here)), Worth::All);
+        let elsewhere = Heard {
+            server: PROMOTED,
+            ..here
+        };
+        let later = Heard {
+            accepted: 1,
+            ..here
+        };
+        for heard in [None, Some(elsewhere), Some(later)] {
+            assert_eq!(memory.worth(heard), Worth::Nothing, "{heard:?}");
+        }
+        memory.judges(&found(PROMOTED, 5, 9), at(1));
+        assert_eq!(memory.worth(Some(elsewhere)), Worth::Nothing);
+    }
+
+    #[test]
+    fn a_moved_register_is_moved_whatever_else() {
+        let mut moved = found(HERE, 5, 9);
+        moved.moved = true;
+        moved.doubt = Some("exported".to_owned());
+        moved.quiet = Some(Millis(0));
+        moved.quiet_here = true;
+        moved.accepted = 1;
+        moved.epoch = 1;
+        let judged = remembering().judges(&moved, at(2));
+        assert_eq!(judged, Judgement::Moved("exported".to_owned()));
     }
 }

@@ -17,19 +17,23 @@
 //! cannot give it any more leaves the decision to a person. Commits of the last moments of an instance that
 //! was not even known where the other timeline begins are missed by nobody but itself: it has ten seconds to
 //! say so. Where no instance was running, nobody remembers: a new timeline then needs a person, and an
-//! older state of the disk under the same timeline is not noticed. A database that is copied into another
-//! server behind a pooler, under the eyes of running instances, is noticed when they connect next.
+//! older state of the disk under the same timeline is not noticed. Nor is what an instance committed between
+//! the last sign of life that anybody read and its own end, if such a state was put back meanwhile.
+//!
+//! Whoever only looks (an operator's tool) changes nothing of this: it remembers nothing that others
+//! do not, and it is no instance that could be asked.
 
 mod memory;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::ClientConfig;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-pub(super) use memory::{Difference, Server};
+pub(super) use memory::{Difference, Heard, OBJECTIONS, Progress, Server, Worth};
 
 use super::moving::reached;
 use super::opening::OpenError;
@@ -41,15 +45,31 @@ use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::StoreError;
-use memory::{Found, Judgement, Memory, Progress};
+use memory::{Found, Judgement, Memory, Seen};
 
 /// What was found out about the ground of an open register.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
+    /// Is anything admitted?
+    pub stands: Stands,
     /// Why nothing is admitted; `None`: it is.
     pub closed: Option<String>,
     /// Epochs that this process began by itself, after fail-overs that lost nothing.
     pub epochs_begun: u64,
+}
+
+/// Is anything admitted by the register, and what must happen before it is again?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stands {
+    /// It admits.
+    #[default]
+    Whole,
+    /// It may have lost commits, or it is not known yet whether it has.
+    InDoubt,
+    /// It was accepted as it is, and waits for what was under way.
+    Quiet,
+    /// It was exported.
+    Moved,
 }
 
 /// What the parts of an open register share of it.
@@ -57,6 +77,24 @@ pub struct Standing {
 pub(super) struct Ground {
     memory: Mutex<Memory>,
     standing: Mutex<Standing>,
+    /// Somebody saw what a connection that was found good before should be looked at again for.
+    is_suspect: AtomicBool,
+    only_looks: AtomicBool,
+}
+
+impl Stands {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Whole, Self::InDoubt, Self::Quiet, Self::Moved];
+
+    /// For readiness, and a label of metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::InDoubt => "in-doubt",
+            Self::Quiet => "quiet",
+            Self::Moved => "moved",
+        }
+    }
 }
 
 impl Ground {
@@ -89,9 +127,53 @@ impl Ground {
         locked(&self.memory).reached(own)
     }
 
+    /// From now on it is looked at, and nothing is done about what is found.
+    pub(super) fn only_look(&self) {
+        self.only_looks.store(true, Ordering::Release);
+    }
+
+    /// It is to be looked at again, whatever was found.
+    pub(super) fn suspect(&self) {
+        self.is_suspect.store(true, Ordering::Release);
+    }
+
+    /// Is it to be looked at again? Whoever asks does so.
+    pub(super) fn was_suspected(&self) -> bool {
+        self.is_suspect.swap(false, Ordering::AcqRel)
+    }
+
+    /// What instances are remembered to have done, to be compared with signs of life that are read next.
+    pub(super) fn seen(&self) -> Seen {
+        locked(&self.memory).seen()
+    }
+
+    /// Signs of life were read there (`None`: where the register does not stand). Answers what they are worth;
+    /// if they do not fit what is known, the lane looks.
+    pub(super) fn heard(
+        &self,
+        heard: Option<Heard>,
+        all: impl Iterator<Item = (InstanceId, Progress)>,
+        before: &Seen,
+        now: BootInstant,
+    ) -> Worth {
+        let mut memory = locked(&self.memory);
+        let worth = memory.worth(heard);
+        let fits = match worth {
+            Worth::All => !memory.heard(all, before, now),
+            // It is looked at all the time.
+            Worth::Company => true,
+            Worth::Nothing => false,
+        };
+        if !fits {
+            self.suspect();
+        }
+        worth
+    }
+
     /// Says it when it changes, and not again.
-    fn stand(&self, closed: Option<String>) {
+    fn stand(&self, stands: Stands, closed: Option<String>) {
         let mut standing = locked(&self.standing);
+        standing.stands = stands;
         if standing.closed == closed {
             return;
         }
@@ -114,34 +196,69 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) async fn assess(session: &Session, shared: &Shared) -> Result<bool, Trouble> {
     // What is opened is looked at once more.
     for _ in 0..3 {
+        let before = shared.ground.seen();
         let found = found(session).await?;
         shared.whereabouts.lane_is_on(found.server);
         let now = shared.clock.now();
-        let judgement = locked(&shared.ground.memory).judge(&found, now.boottime);
-        let closed = match judgement {
-            Judgement::Whole => {
-                shared.saw_epoch(found.epoch);
-                shared.ground.stand(None);
-                return Ok(true);
+        let judgement = locked(&shared.ground.memory).judge(&found, &before, now.boottime);
+        if judgement == Judgement::Whole {
+            shared.saw_epoch(found.epoch);
+            shared.ground.stand(Stands::Whole, None);
+            return Ok(true);
+        }
+        let only_looks = shared.ground.only_looks.load(Ordering::Acquire);
+        let (stands, why) = match judgement {
+            Judgement::Whole => continue,
+            Judgement::Closed(why) => (Stands::InDoubt, needs_a_person(&why)),
+            Judgement::Moved(why) => (Stands::Moved, is_elsewhere(&why)),
+            Judgement::Close(differences) => {
+                let why = told(&differences);
+                if !only_looks {
+                    close(session, shared, &why).await?;
+                }
+                (Stands::InDoubt, needs_a_person(&why))
             }
-            Judgement::Closed(why) => needs_a_person(&why),
-            Judgement::Close(differences) => close(session, shared, &differences).await?,
+            Judgement::Confirm { .. } if only_looks => {
+                let why = format!(
+                    "{}. The sidecars find out whether anything is missing",
+                    change(&found)
+                );
+                (Stands::InDoubt, why)
+            }
             Judgement::Confirm { own, may_open } => {
                 match confirm(session, shared, &found, &own, may_open).await? {
-                    Some(closed) => closed,
+                    Some(why) => (Stands::InDoubt, why),
                     None => continue,
                 }
             }
             Judgement::Quiet {
                 accepted,
                 over: true,
-            } if open(session, shared, accepted).await? => continue,
-            Judgement::Quiet { .. } => found.doubt.unwrap_or_default(),
+            } if !only_looks && open(session, shared, accepted).await? => continue,
+            Judgement::Quiet { .. } => (Stands::Quiet, found.doubt.unwrap_or_default()),
         };
-        shared.ground.stand(Some(closed));
+        shared.ground.stand(stands, Some(why));
         return Ok(false);
     }
     Ok(false)
+}
+
+fn told(differences: &[Difference]) -> String {
+    let told: Vec<_> = differences.iter().map(ToString::to_string).collect();
+    told.join("; ")
+}
+
+fn change(found: &Found) -> Difference {
+    Difference::Timeline {
+        recorded: found.recorded,
+        found: found.server,
+    }
+}
+
+fn is_elsewhere(why: &str) -> String {
+    format!(
+        "the register is no longer used here: {why}. Where that file was imported it goes on; if it was          imported nowhere and never will be, take the register back (`fencepost store take-back`)"
+    )
 }
 
 fn needs_a_person(why: &str) -> String {
@@ -151,14 +268,8 @@ fn needs_a_person(why: &str) -> String {
     )
 }
 
-async fn close(
-    session: &Session,
-    shared: &Shared,
-    differences: &[Difference],
-) -> Result<String, Trouble> {
+async fn close(session: &Session, shared: &Shared, why: &str) -> Result<(), Trouble> {
     const CLOSE: &str = "SELECT fencepost.close_1($1, $2, $3)";
-    let why: Vec<_> = differences.iter().map(ToString::to_string).collect();
-    let why = why.join("; ");
     let epoch = locked(&shared.ground.memory).epoch().cast_signed();
     let wall = shared.clock.now().wall_ms.cast_signed();
     let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
@@ -167,7 +278,7 @@ async fn close(
         (&wall, Type::INT8),
     ];
     session.rows(CLOSE, &parameters).await?;
-    Ok(needs_a_person(&why))
+    Ok(())
 }
 
 /// `None`: a new epoch began.
@@ -206,10 +317,7 @@ async fn confirm(
         // Somebody was faster.
         return Ok(None);
     };
-    let change = Difference::Timeline {
-        recorded: found.recorded,
-        found: found.server,
-    };
+    let change = change(found);
     if missing.is_empty() && column::<Option<i64>>(row, 2)?.unwrap_or_default() == 0 {
         let why =
             format!("{change}, and no instance that was there before says that nothing is missing");
@@ -240,7 +348,7 @@ async fn open(session: &Session, shared: &Shared, accepted: u64) -> Result<bool,
 
 async fn found(session: &Session) -> Result<Found, Trouble> {
     const FOUND: &str = "SELECT g.system_now, g.timeline_now, g.epoch, g.system, g.timeline, g.doubt,
-        g.accepted, g.quiet_ms, g.quiet_here, g.ids, g.positions, g.dead FROM fencepost.ground_1() g";
+        g.accepted, g.quiet_ms, g.quiet_here, g.ids, g.positions, g.dead, g.moved FROM fencepost.ground_1() g";
     let rows = session.rows(FOUND, &[]).await?;
     let row = rows.first().ok_or_else(nothing)?;
     let number = |at| Ok::<_, Trouble>(column::<i64>(row, at)?.cast_unsigned());
@@ -268,6 +376,7 @@ async fn found(session: &Session) -> Result<Found, Trouble> {
             timeline: number(4)?,
         },
         doubt: column(row, 5)?,
+        moved: column(row, 12)?,
         accepted: number(6)?,
         quiet: column::<Option<i64>>(row, 7)?.map(|it| Millis(it.cast_unsigned())),
         quiet_here: column::<Option<bool>>(row, 8)?.unwrap_or_default(),
@@ -306,7 +415,8 @@ pub struct Accepted {
 
 /// Accepts a register that may have lost commits. `quiet`: the longest that a request can be under way;
 /// nothing is admitted for that long after an instance has learnt of it. `operator`: who says so. `None`:
-/// nothing speaks against the register, and nothing was done.
+/// nothing speaks against the register, and nothing was done. One that was exported is not accepted
+/// ([`OpenError::Moved`]).
 pub async fn accept_restored(
     url: &str,
     tls: Option<&Arc<ClientConfig>>,
@@ -314,7 +424,7 @@ pub async fn accept_restored(
     operator: &str,
     clock: &Clock,
 ) -> Result<Option<Accepted>, OpenError> {
-    const ACCEPT: &str = "SELECT fencepost.accept_1($1, $2, $3)";
+    const ACCEPT: &str = "SELECT a.begun, a.moved FROM fencepost.accept_1($1, $2, $3) a";
     let session = reached(url, tls).await?;
     let quiet = i64::try_from(quiet.0).unwrap_or(i64::MAX);
     let wall = clock.now().wall_ms.cast_signed();
@@ -324,7 +434,11 @@ pub async fn accept_restored(
         (&wall, Type::INT8),
     ];
     let rows = session.rows(ACCEPT, &parameters).await?;
-    let epoch = column::<Option<i64>>(rows.first().ok_or_else(nothing)?, 0)?;
+    let row = rows.first().ok_or_else(nothing)?;
+    if let Some(why) = column::<Option<String>>(row, 1)? {
+        return Err(OpenError::Moved(why));
+    }
+    let epoch = column::<Option<i64>>(row, 0)?;
     Ok(epoch.map(|epoch| Accepted {
         epoch: epoch.cast_unsigned(),
     }))

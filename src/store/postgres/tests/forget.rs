@@ -26,7 +26,7 @@ fn count(database: &Database, table: &str) -> u64 {
 
 fn lived(database: &Database) -> u64 {
     database
-        .query("SELECT lived_ms FROM fencepost.register")
+        .query("SELECT lived_ms FROM fencepost.ages")
         .parse()
         .unwrap()
 }
@@ -171,6 +171,12 @@ async fn nobody_forgets_for_another_tenant() {
     let forgotten = another.tend(&mut session).await.unwrap().purged;
     assert!(forgotten.is_nothing(), "{forgotten:?}");
     assert_eq!(tend(&a).await, (1, 0));
+    // Nor does it make anybody's memory older.
+    clock.pass(Millis(20 * HOUR));
+    another.tend(&mut session).await.unwrap();
+    let ages =
+        "SELECT a.lived_ms - r.lived_ms FROM fencepost.ages a, fencepost.register r ORDER BY 1";
+    assert_eq!(database.query(ages), format!("{}\n{}", 2 * HOUR, 22 * HOUR));
     a.beat().await;
     assert_eq!(
         a.backend.shared.others().living,

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::super::servers::{Database, shared};
-use super::super::{OpenError, export, import};
+use super::super::{OpenError, Stands, accept_restored, export, import, take_back};
+use super::restored::{until_admits, until_closed};
 use super::sidecar;
 use crate::clock::Clock;
 use crate::protocol::command::{Command, Record, Reply, Ruling};
 use crate::protocol::ids::InstanceId;
+use crate::protocol::time::Millis;
 use crate::store::conformance::commands as c;
 use crate::store::moving::MoveError;
 use crate::store::{Backend, StoreError};
@@ -214,4 +216,102 @@ async fn an_owner_is_dead_to_every_tenant_that_it_carried_operations_of() {
          WHERE dead AND id = '\\x0a'",
     );
     assert_eq!(dead, "t0 t1");
+}
+
+/// What was decided on it before, or is by somebody who does not know, opens no register that was exported.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_opens_what_was_exported_but_taking_it_back() {
+    let folder = TempDir::new().unwrap();
+    let database = shared().database();
+    let url = database.url();
+    let running = sidecar(url.clone(), 1).await;
+    running.ready().await.unwrap();
+    database.query("SELECT fencepost.close_1('commits were lost', 0, 0)");
+    // As if an acceptance on another server had been interrupted by a move of the database.
+    database.query(
+        "UPDATE fencepost.ground SET accepted = 1, quiet_ms = 0, quiet_since = clock_timestamp(),
+         quiet_system = 1, quiet_timeline = 1",
+    );
+    let file = folder.path().join("moved.jsonl");
+    let export = async || export(&url, None, &file, &clock()).await;
+    export().await.unwrap();
+    let why = until_closed(&running, "no longer used here").await;
+    assert!(why.contains("moved.jsonl"), "{why}");
+    assert_eq!(running.standing().unwrap().stands, Stands::Moved);
+    let accept = async || accept_restored(&url, None, Millis(0), "alice", &clock()).await;
+    let refused = accept().await.unwrap_err();
+    assert!(
+        matches!(&refused, OpenError::Moved(why) if why.contains("moved.jsonl")),
+        "{refused:?}"
+    );
+    let opened = "SELECT fencepost.open_1(g.accepted, 0) FROM fencepost.ground g";
+    assert_eq!(database.query(opened), "f");
+    let history = database.query("SELECT text FROM fencepost.history ORDER BY sequence");
+    assert!(
+        history.contains("exported to") && history.contains("before: commits were lost"),
+        "{history}"
+    );
+
+    // What stood against it went with it.
+    let to = shared().database();
+    import(&to.url(), None, &file).await.unwrap();
+    let there = sidecar(to.url(), 2).await;
+    until_closed(&there, "commits were lost").await;
+    let accepted = accept_restored(&to.url(), None, Millis(0), "alice", &clock()).await;
+    assert!(accepted.unwrap().is_some());
+    until_admits(&there).await;
+
+    // The other one, as if that had not happened.
+    take_back(&url, None, "alice", &clock()).await.unwrap();
+    until_closed(&running, "commits were lost").await;
+    let twice = take_back(&url, None, "alice", &clock()).await.unwrap_err();
+    assert!(matches!(twice, OpenError::NotMoved), "{twice:?}");
+    assert_eq!(accept().await.unwrap().unwrap().epoch, 1);
+    until_admits(&running).await;
+    assert_eq!(running.standing().unwrap().stands, Stands::Whole);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn during_the_quiet_after_an_acceptance_nothing_is_exported() {
+    let folder = TempDir::new().unwrap();
+    let database = shared().database();
+    let running = sidecar(database.url(), 1).await;
+    database.query("SELECT fencepost.close_1('commits were lost', 0, 0)");
+    let quiet = Millis(3_600_000);
+    let accepted = accept_restored(&database.url(), None, quiet, "alice", &clock()).await;
+    assert!(accepted.unwrap().is_some());
+    let file = folder.path().join("moved.jsonl");
+    let refused = export(&database.url(), None, &file, &clock())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, MoveError::Quiet { wait_ms } if wait_ms == quiet.0),
+        "{refused:?}"
+    );
+    assert!(!file.exists());
+    until_closed(&running, "accepted by alice").await;
+    assert_eq!(running.standing().unwrap().stands, Stands::Quiet);
+}
+
+/// A file has one age, and each tenant its own: what was settled a while ago is that old there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_settled_is_as_old_as_before() {
+    let folder = TempDir::new().unwrap();
+    let (database, _) = exported(&folder).await;
+    let ages = "SELECT a.lived_ms - o.settled_ms FROM fencepost.operations o JOIN fencepost.ages a
+        ON a.tenant = o.tenant WHERE NOT o.unsettled ORDER BY o.sequence";
+    let before = database.query(ages);
+    database.query(
+        "INSERT INTO fencepost.ages SELECT 'older', lived_ms + 5000, read_boot, read_boottime_ms,
+         read_wall_ms FROM fencepost.ages",
+    );
+    let file = folder.path().join("again.jsonl");
+    export(&database.url(), None, &file, &clock())
+        .await
+        .unwrap();
+    let to = shared().database();
+    import(&to.url(), None, &file).await.unwrap();
+    let after = "SELECT r.lived_ms - o.settled_ms FROM fencepost.operations o, fencepost.register r
+        WHERE NOT o.unsettled ORDER BY o.sequence";
+    assert_eq!(to.query(after), before);
 }

@@ -14,7 +14,7 @@ use crate::protocol::time::Millis;
 use crate::store::conformance::commands as c;
 use crate::store::{Backend, StoreError};
 
-async fn ask(register: &PostgresBackend, admit: Admit) -> Result<Ruling, StoreError> {
+pub(super) async fn ask(register: &PostgresBackend, admit: Admit) -> Result<Ruling, StoreError> {
     match register.apply(Command::Admit(Box::new(admit))).await? {
         Reply::Admission(admission) => Ok(admission.ruling),
         other => panic!("{other:?}"),
@@ -36,7 +36,7 @@ async fn complete(register: &PostgresBackend, id: &str, token: &str, own: u128) 
     register.apply(Command::Record(record)).await.unwrap();
 }
 
-async fn until_admits(register: &PostgresBackend) {
+pub(super) async fn until_admits(register: &PostgresBackend) {
     let ready = async {
         while register.ready().await.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -48,11 +48,11 @@ async fn until_admits(register: &PostgresBackend) {
 }
 
 /// Waits until it says why it admits nothing, with those words.
-async fn until_closed(register: &PostgresBackend, words: &str) -> String {
+pub(super) async fn until_closed(register: &PostgresBackend, words: &str) -> String {
     let closed = async {
         loop {
             let _ = register.ready().await;
-            if let Some(why) = register.standing().closed
+            if let Some(why) = register.standing().unwrap().closed
                 && why.contains(words)
             {
                 return why;
@@ -64,7 +64,7 @@ async fn until_closed(register: &PostgresBackend, words: &str) -> String {
     told.unwrap_or_else(|_| panic!("{:?}, not {words}", register.standing()))
 }
 
-async fn admits_nothing(register: &PostgresBackend, own: u128) {
+pub(super) async fn admits_nothing(register: &PostgresBackend, own: u128) {
     let admit = c::admit("while-closed", InstanceId(own));
     let error = ask(register, admit).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
@@ -150,7 +150,7 @@ async fn a_fail_over_that_lost_nothing_begins_an_epoch_by_itself() {
     until_admits(&world.one).await;
     until_admits(&world.other).await;
     until_admits(&idle).await;
-    let begun = [&world.one, &world.other, &idle].map(|it| it.standing().epochs_begun);
+    let begun = [&world.one, &world.other, &idle].map(|it| it.standing().unwrap().epochs_begun);
     assert_eq!(begun.iter().sum::<u64>(), 1, "{begun:?}");
     is_stale(&world.one, "5", 1).await;
     is_stale(&world.other, "900", 2).await;
@@ -229,7 +229,7 @@ async fn the_dead_need_not_confirm() {
     world.replica.until_caught_up_with(&world.primary);
     world.fail_over();
     until_admits(&world.one).await;
-    assert_eq!(world.one.standing().epochs_begun, 1);
+    assert_eq!(world.one.standing().unwrap().epochs_begun, 1);
 }
 
 /// Nobody was running: nobody remembers.

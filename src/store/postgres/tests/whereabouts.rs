@@ -46,7 +46,7 @@ async fn readers_go_where_the_lane_has_gone() {
     end_sessions(&old, "query LIKE '%write_1%' OR query LIKE '%ground_1%'");
     // The lane finds out by itself, and its first look finds another timeline.
     until("it has looked", async || {
-        register.standing().closed.is_some()
+        register.standing().unwrap().closed.is_some()
     })
     .await;
     until_ready(&register).await;

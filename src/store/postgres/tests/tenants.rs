@@ -1,0 +1,129 @@
+//! What a tenant's credential can say of the ground, in its own words: the functions, as psql calls them.
+//!
+//! What always holds: roles belong to a whole server, so that is one of its own. Nobody runs on the register
+//! meanwhile who would say anything of himself.
+
+use super::super::servers::{Postgres, psql};
+use super::*;
+
+/// A register of two tenants; the credential of one.
+struct World {
+    database: Database,
+    other: String,
+    _server: Postgres,
+}
+
+const OTHERS: &str = "'\\x0b'::bytea";
+
+impl World {
+    async fn new() -> Self {
+        let server = Postgres::start();
+        let database = server.database();
+        let a = join(&database, A, LONG).await;
+        a.carry_out(&c::admit("a", A), c::applied()).await;
+        a.freeze().await;
+        let mut work = std::mem::take(&mut *a.backend.work.lock().unwrap());
+        work.shutdown().await;
+        database.query("CREATE ROLE other LOGIN PASSWORD 'x'");
+        database.query("SELECT fencepost.let_in('other', 'other')");
+        let other = database.url_as(server.address(), "other", "x");
+        let world = Self {
+            database,
+            other,
+            _server: server,
+        };
+        world.says(&format!(
+            "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
+             VALUES ({OTHERS}, 'other', 'x', 0)"
+        ));
+        world
+    }
+
+    fn says(&self, sql: &str) -> String {
+        psql(&self.other, sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
+    }
+
+    /// What comes of saying that nothing is missing, for everybody: the epoch, who is missing.
+    fn confirms(&self, url: &str) -> String {
+        psql(
+            url,
+            "SELECT c.epoch_begun, cardinality(c.missing), c.witnesses
+             FROM fencepost.ground_1() g, LATERAL fencepost.confirm_1(g.ids, true, 0) c",
+        )
+        .unwrap_or_else(|why| panic!("{}: {why}", self.database.name()))
+    }
+}
+
+/// Nor does whoever may speak for all begin an epoch before others had time to object.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_confirms_for_its_own_instances_alone() {
+    let world = World::new().await;
+    let database = &world.database;
+    database.query(
+        "UPDATE fencepost.instances SET timeline = 0;
+         UPDATE fencepost.ground SET timeline = 0, objections_ms = 3600000",
+    );
+    assert_eq!(world.confirms(&world.other), "|1|1");
+    assert_eq!(world.confirms(&world.other), "|1|1");
+    let owner = database.url();
+    assert_eq!(world.confirms(&owner), "|0|2");
+    // Clocks that go back make it wait again.
+    database.query("UPDATE fencepost.ground SET noticed_at = noticed_at + interval '1 day'");
+    assert_eq!(world.confirms(&world.other), "|0|2");
+    database.query("UPDATE fencepost.ground SET noticed_at = noticed_at - interval '61 minutes'");
+    assert_eq!(world.confirms(&world.other), "1|0|2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_closes_a_register_that_can_be_accepted_and_opens_none() {
+    let world = World::new().await;
+    let database = &world.database;
+    world.says("SELECT fencepost.close_1(repeat('x', 100000), 9223372036854775807, 0)");
+    let kept = "SELECT length(doubt) < 5000, remembered_epoch FROM fencepost.ground";
+    assert_eq!(database.query(kept), "t|1000");
+    let accept = "SELECT begun FROM fencepost.accept_1(3600000, 'alice', 0)";
+    assert_eq!(database.query(accept), "1001");
+    let open = "SELECT fencepost.open_1(1, 0)";
+    assert_eq!(world.says(open), "f");
+    assert_eq!(database.query(open), "f");
+    database.query("UPDATE fencepost.ground SET quiet_since = quiet_since - interval '61 minutes'");
+    assert_eq!(world.says(open), "t");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rest_is_refused() {
+    let world = World::new().await;
+    for sql in [
+        "UPDATE fencepost.register SET lived_ms = 9000000000000000000",
+        "UPDATE fencepost.ground SET doubt = NULL",
+        "UPDATE fencepost.instances SET timeline = 0",
+        "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms, timeline)
+         VALUES ('x', 'other', 'x', 0, 0)",
+        "INSERT INTO fencepost.history (wall_ms, text) VALUES (0, 'admits again')",
+        "UPDATE fencepost.confirmations SET confirmed = true",
+        "SELECT fencepost.accept_1(0, 'me', 0)",
+        "SELECT fencepost.move_1('away', 0)",
+        "SELECT fencepost.take_back_1('me', 0)",
+        "SELECT fencepost.speaks_for_1()",
+        "SELECT fencepost.let_in('other', 'payments')",
+    ] {
+        let said = psql(&world.other, sql).unwrap_err();
+        assert!(said.contains("permission denied"), "{sql}: {said}");
+    }
+    world.says("UPDATE fencepost.ages SET lived_ms = 9000000000000000000");
+    let aged = "SELECT count(*) FROM fencepost.ages WHERE lived_ms > 8000000000000000000";
+    assert_eq!(world.database.query(aged), "0");
+    // One that was not let in, or is no more.
+    world.database.query("SELECT fencepost.shut_out('other')");
+    world
+        .database
+        .query("GRANT USAGE ON SCHEMA fencepost TO other");
+    for sql in [
+        "SELECT fencepost.close_1('x', 0, 0)",
+        "SELECT fencepost.ground_1()",
+        "SELECT fencepost.confirm_1('{}', true, 0)",
+    ] {
+        let said = psql(&world.other, sql).unwrap_err();
+        assert!(said.contains("permission denied"), "{sql}: {said}");
+    }
+}
