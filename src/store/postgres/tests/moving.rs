@@ -229,7 +229,8 @@ async fn nothing_opens_what_was_exported_but_taking_it_back() {
     database.query("SELECT fencepost.close_1('commits were lost', 0, 0)");
     // As if an acceptance on another server had been interrupted by a move of the database.
     database.query(
-        "UPDATE fencepost.ground SET accepted = 1, quiet_ms = 0, quiet_since = clock_timestamp(),
+        "UPDATE fencepost.register SET epoch = 1;
+         UPDATE fencepost.ground SET accepted = 1, quiet_ms = 0, quiet_since = clock_timestamp(),
          quiet_system = 1, quiet_timeline = 1",
     );
     let file = folder.path().join("moved.jsonl");
@@ -266,7 +267,7 @@ async fn nothing_opens_what_was_exported_but_taking_it_back() {
     until_closed(&running, "commits were lost").await;
     let twice = take_back(&url, None, "alice", &clock()).await.unwrap_err();
     assert!(matches!(twice, OpenError::NotMoved), "{twice:?}");
-    assert_eq!(accept().await.unwrap().unwrap().epoch, 1);
+    assert_eq!(accept().await.unwrap().unwrap().epoch, 2);
     until_admits(&running).await;
     assert_eq!(running.standing().unwrap().stands, Stands::Whole);
 }

@@ -102,9 +102,11 @@ async fn what_another_server_says_of_signs_of_life_changes_nothing() {
     let told = told.unwrap_err().into_store_error().to_string();
     assert!(told.contains("timeline"), "{told}");
     assert!(!a.takes_for_dead(B));
-    // The lane looks again, and then they agree.
-    until("the lane has looked", async || a.try_beat().await.is_ok()).await;
-    assert!(a.takes_for_dead(B));
+    // The lane looks again, then they agree; and once the register stands there, it says who is dead.
+    until("the lane has looked", async || {
+        a.try_beat().await.is_ok() && a.takes_for_dead(B)
+    })
+    .await;
     drop(b);
 }
 
