@@ -23,7 +23,7 @@ use super::in_force::InForce;
 use crate::clock::{Clock, boottime};
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::Register;
-use crate::store::postgres::Standing;
+use crate::store::about::Standing;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
 /// What the register said counts for this long.
@@ -172,7 +172,8 @@ async fn readyz(State(health): State<Health>) -> Response {
 async fn metrics(State(health): State<Health>) -> Response {
     health.count_unsettled().await;
     if let Some(standing) = health.standing() {
-        health.metrics.store_stands(&standing);
+        let ways = standing.stands.ways();
+        health.metrics.store_stands(&ways, standing.epochs_begun);
     }
     match health.metrics.text() {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),

@@ -31,3 +31,47 @@ pub struct Deed {
     /// What.
     pub text: String,
 }
+
+/// How a register stands that many processes share, as far as this one knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Is anything admitted?
+    pub stands: Stands,
+    /// Why nothing is admitted; `None`: it is.
+    pub closed: Option<String>,
+    /// Epochs that this process began by itself, after fail-overs that lost nothing.
+    pub epochs_begun: u64,
+}
+
+/// Is anything admitted by the register, and what must happen before it is again?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stands {
+    /// It admits.
+    #[default]
+    Whole,
+    /// It may have lost commits, or it is not known yet whether it has.
+    InDoubt,
+    /// It was accepted as it is, and waits for what was under way.
+    Quiet,
+    /// It was exported.
+    Moved,
+}
+
+impl Stands {
+    const ALL: [Self; 4] = [Self::Whole, Self::InDoubt, Self::Quiet, Self::Moved];
+
+    /// All, each with whether it is this one: for metrics.
+    pub fn ways(self) -> [(&'static str, bool); 4] {
+        Self::ALL.map(|it| (it.word(), it == self))
+    }
+
+    /// For readiness, and a label of metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::InDoubt => "in-doubt",
+            Self::Quiet => "quiet",
+            Self::Moved => "moved",
+        }
+    }
+}

@@ -40,7 +40,7 @@ use crate::protocol::outcome::StoredRequest;
 use crate::protocol::time::Moment;
 use crate::protocol::view::{Living, Record as Found};
 
-use about::About;
+use about::{About, Standing};
 use permit::{Permit, Receipt};
 pub use remember::{Purged, Remember};
 
@@ -137,7 +137,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Is anything admitted, as far as this process knows, and what was decided about that? `None`: it is not
     /// one of many that have to find out.
-    fn standing(&self) -> Option<postgres::Standing> {
+    fn standing(&self) -> Option<Standing> {
         None
     }
 

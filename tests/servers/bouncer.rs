@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 
 use super::account::{bouncer_program, command};
-use super::daemon::Daemon;
+use super::daemon::{self, Daemon};
 use super::database::url;
 use super::folder::Folder;
 use super::ports;
@@ -135,13 +135,12 @@ impl Bouncer {
         self.running().thaw();
     }
 
-    /// All that would be left of it: its folder, and its processes below `/proc`.
-    pub fn traces(&self) -> Vec<PathBuf> {
+    /// All that would be left of it: its processes and its folder, for [`daemon::is_left`].
+    pub fn traces(&self) -> Vec<String> {
         let processes = self.running().everyone().into_iter();
-        processes
-            .map(|id| PathBuf::from(format!("/proc/{id}")))
-            .chain([self.folder.path().to_owned()])
-            .collect()
+        let processes = processes.filter_map(daemon::trace);
+        let folder = self.folder.path().display().to_string();
+        processes.chain([folder]).collect()
     }
 
     /// Everything that it has logged.

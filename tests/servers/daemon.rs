@@ -147,6 +147,26 @@ impl Daemon {
     }
 }
 
+/// What tells a process from all others for ever: its id, which comes round again within minutes where many
+/// are started, and when it began. `None`: it has ended.
+pub fn trace(id: i32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let begun = fields.split(' ').nth(19).filter(|_| !is_over(id))?;
+    Some(format!("process {id} {begun}"))
+}
+
+/// Is a process, or a folder, still there?
+pub fn is_left(trace: &str) -> bool {
+    match trace
+        .strip_prefix("process ")
+        .and_then(|it| it.split_once(' '))
+    {
+        Some((id, _)) => self::trace(id.parse().unwrap()).as_deref() == Some(trace),
+        None => Path::new(trace).exists(),
+    }
+}
+
 impl Drop for Daemon {
     fn drop(&mut self) {
         drop(self.keeper.stdin.take());

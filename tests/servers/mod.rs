@@ -45,7 +45,7 @@ pub mod waiting;
 mod account;
 mod bouncer;
 mod conversation;
-mod daemon;
+pub mod daemon;
 mod database;
 mod disk;
 mod folder;

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::process::Signal;
 
 use super::account::{command, postgres_program, run};
-use super::daemon::Daemon;
+use super::daemon::{self, Daemon};
 use super::database::{Access, Database};
 use super::folder::Folder;
 use super::settings::Settings;
@@ -164,13 +164,12 @@ impl Postgres {
         self.running().thaw();
     }
 
-    /// All that would be left of it: its folder, and its processes below `/proc`.
-    pub fn traces(&self) -> Vec<PathBuf> {
+    /// All that would be left of it: its processes and its folder, for [`daemon::is_left`].
+    pub fn traces(&self) -> Vec<String> {
         let processes = self.running().everyone().into_iter();
-        processes
-            .map(|id| PathBuf::from(format!("/proc/{id}")))
-            .chain([self.folder.path().to_owned()])
-            .collect()
+        let processes = processes.filter_map(daemon::trace);
+        let folder = self.folder.path().display().to_string();
+        processes.chain([folder]).collect()
     }
 
     /// Everything that it has logged.

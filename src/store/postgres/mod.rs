@@ -71,9 +71,9 @@ pub use forget::Tended;
 pub use life::USUAL_LIMIT;
 pub use moving::{export, import, take_back};
 pub use opening::{FORMAT, OpenError, Opened, Options, Owner, Part, open};
-pub use restored::{Accepted, Standing, Stands, accept_restored};
+pub use restored::{Accepted, accept_restored};
 
-use super::about::About;
+use super::about::{About, Standing};
 use super::{
     Backend, Elsewhere, OperationPage, OperationQuery, Pending, Remember, StoreError, Stored,
     StoredResource, Summary, Wanted,

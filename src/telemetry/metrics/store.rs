@@ -10,8 +10,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::store::postgres::{Standing, Stands};
-
 use super::{Metrics, NoLabels, OneLabel, approximate, counted, histogram, seconds_from_us};
 
 pub(super) struct StoreMetrics {
@@ -65,15 +63,16 @@ impl Metrics {
         store.batch.observe(approximate(commands));
     }
 
-    /// How a register stands that is shared, and how many epochs this process began in it so far.
-    pub fn store_stands(&self, standing: &Standing) {
+    /// How a register stands that is shared, of all the ways in which one can, and how many epochs this process
+    /// began in it so far.
+    pub fn store_stands(&self, ways: &[(&'static str, bool)], epochs_begun: u64) {
         let store = &self.0.store;
-        for stands in Stands::ALL {
-            let gauge = store.standing.get_or_create(&[("standing", stands.word())]);
-            gauge.set((stands == standing.stands).into());
+        for (word, is_so) in ways {
+            let gauge = store.standing.get_or_create(&[("standing", *word)]);
+            gauge.set((*is_so).into());
         }
         let begun = store.epochs.get_or_create(&[]);
-        begun.inc_by(standing.epochs_begun.saturating_sub(begun.get()));
+        begun.inc_by(epochs_begun.saturating_sub(begun.get()));
     }
 
     /// The register forgot what was old.

@@ -1,7 +1,6 @@
 //! Names and labels, as they are scraped.
 
 use super::*;
-use crate::store::postgres::{Standing, Stands};
 
 fn lines(metrics: &Metrics) -> Vec<String> {
     let text = metrics.text().unwrap();
@@ -100,18 +99,10 @@ fn a_shared_register_stands_in_one_way() {
             .iter()
             .all(|line| !line.contains("standing"))
     );
-    let mut standing = Standing::default();
-    for (which, word, epochs) in [
-        (Stands::Whole, "whole", 0),
-        (Stands::InDoubt, "in-doubt", 0),
-        (Stands::Quiet, "quiet", 0),
-        (Stands::Whole, "whole", 2),
-        (Stands::Moved, "moved", 2),
-    ] {
-        standing.stands = which;
-        standing.epochs_begun = epochs;
-        metrics.store_stands(&standing);
-        let one = format!(r#"fencepost_store_standing{{standing="{word}"}} 1"#);
+    for (which, epochs) in [("whole", 0), ("in-doubt", 0), ("whole", 2), ("moved", 2)] {
+        let ways = ["whole", "in-doubt", "quiet", "moved"].map(|word| (word, word == which));
+        metrics.store_stands(&ways, epochs);
+        let one = format!(r#"fencepost_store_standing{{standing="{which}"}} 1"#);
         assert_eq!(stands(&metrics), [one]);
         assert_line(
             &metrics,

@@ -131,7 +131,7 @@ impl World {
         Self {
             frozen: places.iter().map(freeze).collect(),
             bobs,
-            database: database,
+            database,
             upstream,
         }
     }

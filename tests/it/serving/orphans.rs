@@ -1,9 +1,9 @@
 //! Servers of a test process that was killed.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::servers::daemon::is_left;
 use crate::servers::waiting::until;
 use crate::servers::{Bouncer, Pool, Postgres, Settings};
 
@@ -32,14 +32,14 @@ fn nothing_outlives_a_test_process_that_is_killed() {
         .take_while(|line| line != "that is all")
         .collect();
     assert!(left.len() > 5, "{left:?}");
-    assert!(left.iter().all(|it| Path::new(it).exists()), "{left:?}");
+    assert!(left.iter().all(|it| is_left(it)), "{left:?}");
 
     doomed.kill().unwrap();
     doomed.wait().unwrap();
 
-    until("all of it is gone", || {
-        !left.iter().any(|it| Path::new(it).exists())
-    });
+    for trace in left {
+        until(&format!("{trace} is gone"), || !is_left(&trace));
+    }
 }
 
 /// Says what it would leave: processes and folders; one server frozen, and with a disk of its own.
@@ -49,8 +49,8 @@ fn wait_to_be_killed() {
     server.freeze();
     let mut out = std::io::stdout();
     writeln!(out, "left:").unwrap();
-    for path in server.traces().into_iter().chain(bouncer.traces()) {
-        writeln!(out, "{}", path.display()).unwrap();
+    for trace in server.traces().into_iter().chain(bouncer.traces()) {
+        writeln!(out, "{trace}").unwrap();
     }
     writeln!(out, "that is all").unwrap();
     let _ = std::io::stdin().read_line(&mut String::new());

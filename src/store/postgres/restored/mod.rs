@@ -45,32 +45,8 @@ use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::StoreError;
+use crate::store::about::{Standing, Stands};
 use memory::{Found, Judgement, Memory, Seen};
-
-/// What was found out about the ground of an open register.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// Is anything admitted?
-    pub stands: Stands,
-    /// Why nothing is admitted; `None`: it is.
-    pub closed: Option<String>,
-    /// Epochs that this process began by itself, after fail-overs that lost nothing.
-    pub epochs_begun: u64,
-}
-
-/// Is anything admitted by the register, and what must happen before it is again?
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stands {
-    /// It admits.
-    #[default]
-    Whole,
-    /// It may have lost commits, or it is not known yet whether it has.
-    InDoubt,
-    /// It was accepted as it is, and waits for what was under way.
-    Quiet,
-    /// It was exported.
-    Moved,
-}
 
 /// What the parts of an open register share of it.
 #[derive(Default)]
@@ -80,21 +56,6 @@ pub(super) struct Ground {
     /// Somebody saw what a connection that was found good before should be looked at again for.
     is_suspect: AtomicBool,
     only_looks: AtomicBool,
-}
-
-impl Stands {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Whole, Self::InDoubt, Self::Quiet, Self::Moved];
-
-    /// For readiness, and a label of metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::InDoubt => "in-doubt",
-            Self::Quiet => "quiet",
-            Self::Moved => "moved",
-        }
-    }
 }
 
 impl Ground {

@@ -7,7 +7,7 @@
 //! What it does not do: measure speed (`tests/bench`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -48,8 +48,6 @@ const ROLE: &str = "CREATE ROLE crowd LOGIN SUPERUSER PASSWORD
 struct Told {
     granted: AtomicUsize,
     replayed: AtomicUsize,
-    unknown: AtomicUsize,
-    slowest_ms: AtomicU64,
 }
 
 /// The most connections to the server at any time that it was looked at.
@@ -87,11 +85,11 @@ impl Told {
                 match admission(register, &c::again(admit)).await {
                     Ok(Ruling::Join { .. }) => tokio::time::sleep(PAUSE).await,
                     Ok(ruling) => return ruling,
-                    Err(error) => self.was_not_told(&error).await,
+                    Err(error) => Self::was_not_told(&error).await,
                 }
             }
         };
-        self.in_time(admit, asking).await
+        Self::in_time(admit, asking).await
     }
 
     async fn record(&self, register: &PostgresBackend, admit: &Admit) {
@@ -100,25 +98,21 @@ impl Told {
                 match register.apply(end_of(admit)).await {
                     Ok(Reply::Recorded(recorded)) => return recorded.state,
                     Ok(other) => panic!("{other:?}"),
-                    Err(error) => self.was_not_told(&error).await,
+                    Err(error) => Self::was_not_told(&error).await,
                 }
             }
         };
-        let state = self.in_time(admit, recording).await;
+        let state = Self::in_time(admit, recording).await;
         assert!(matches!(state, Some(State::Completed(_))), "{state:?}");
     }
 
-    async fn was_not_told(&self, error: &StoreError) {
+    async fn was_not_told(error: &StoreError) {
         assert!(matches!(error, StoreError::CommitUnknown(_)), "{error}");
-        self.unknown.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(PAUSE).await;
     }
 
-    async fn in_time<T>(&self, admit: &Admit, answer: impl Future<Output = T>) -> T {
-        let begun = tokio::time::Instant::now();
+    async fn in_time<T>(admit: &Admit, answer: impl Future<Output = T>) -> T {
         let told = tokio::time::timeout(waiting::PATIENCE, answer).await;
-        let took = u64::try_from(begun.elapsed().as_millis()).unwrap();
-        self.slowest_ms.fetch_max(took, Ordering::Relaxed);
         told.unwrap_or_else(|_| panic!("{:?} starves", admit.key.id))
     }
 
@@ -166,12 +160,6 @@ async fn work(registers: &[Arc<PostgresBackend>]) -> Told {
 
 async fn assert_all_right(registers: &[Arc<PostgresBackend>], told: &Told, database: &Database) {
     let groups = registers.len() / usize::try_from(GROUP).unwrap() + 1;
-    let unknown = told.unknown.load(Ordering::Relaxed);
-    println!(
-        "{} sidecars; {unknown} answers came too late; the slowest took {} ms",
-        registers.len(),
-        told.slowest_ms.load(Ordering::Relaxed)
-    );
     let granted = registers.len() + groups;
     assert_eq!(told.granted.load(Ordering::Relaxed), granted);
     let replayed = registers.len() - groups;
@@ -233,13 +221,9 @@ async fn five_hundred_sidecars_share_the_connections_of_a_pooler() {
     let bouncer = Bouncer::start(server.address(), pool);
     let watch = Watch::over(&database);
     let url = database.url_as(bouncer.address(), "crowd", "crowd");
-    let begun = std::time::Instant::now();
     let registers = join_all(&url, 500).await;
-    println!("in {:?}", begun.elapsed());
     let told = work(&registers).await;
-    println!("in {:?}", begun.elapsed());
     let most = watch.most().await;
-    println!("{most} connections to the server");
     assert!(most > 1 && most <= POOL, "{most}");
     assert_all_right(&registers, &told, &database).await;
 }
@@ -251,12 +235,9 @@ async fn as_many_sidecars_as_two_connections_each_allow_are_served_directly() {
     let (server, database) = server();
     let url = database.url_as(server.address(), "crowd", "crowd");
     let watch = Watch::over(&database);
-    let begun = std::time::Instant::now();
     let registers = join_all(&url, SIDECARS).await;
     assert_eq!(connections(&database), 2 * registers.len());
-    println!("in {:?}", begun.elapsed());
     let told = work(&registers).await;
-    println!("in {:?}", begun.elapsed());
     let most = watch.most().await;
     assert_eq!(most, 2 * registers.len());
     assert_all_right(&registers, &told, &database).await;

@@ -15,7 +15,7 @@ use crate::protocol::rejection::Rejection;
 use crate::store::{Backend, Resent};
 
 /// What a next version would run. `write_2` and `view_2` have all that the first ones have, and a column more.
-const NEXT_FORMAT: &str = r#"
+const NEXT_FORMAT: &str = r"
     ALTER TABLE fencepost.operations ADD COLUMN region text;
     ALTER TABLE fencepost.fences ADD COLUMN home text NOT NULL DEFAULT 'somewhere';
     ALTER TABLE fencepost.instances ADD COLUMN version text;
@@ -45,7 +45,7 @@ const NEXT_FORMAT: &str = r#"
         EXECUTE format('CREATE FUNCTION fencepost.view_2(%s) RETURNS %s, region text) LANGUAGE sql AS $body$
             SELECT v.*, ''here'' FROM fencepost.view_1(%s) v $body$',
             view_takes, rtrim(view_gives, ')'), array_to_string(passed, ', '));
-    END $make$"#;
+    END $make$";
 
 /// As a binary of the next version asks.
 fn newer() -> Wire {

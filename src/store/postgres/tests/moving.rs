@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::super::servers::{Database, shared};
-use super::super::{OpenError, Stands, accept_restored, export, import, take_back};
+use super::super::{OpenError, accept_restored, export, import, take_back};
 use super::restored::{until_admits, until_closed};
 use super::sidecar;
 use crate::clock::Clock;
 use crate::protocol::command::{Command, Record, Reply, Ruling};
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::Millis;
+use crate::store::about::Stands;
 use crate::store::conformance::commands as c;
 use crate::store::moving::MoveError;
 use crate::store::{Backend, StoreError};

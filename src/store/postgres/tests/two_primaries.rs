@@ -65,6 +65,7 @@ impl World {
 }
 
 /// Asks until there is a permit, or somebody else's attempt has ended.
+#[expect(clippy::disallowed_methods, reason = "the test waits for it")]
 fn asks_for(party: &Party, admit: &Admit) -> JoinHandle<usize> {
     let (backend, admit) = (Arc::clone(&party.backend), admit.clone());
     tokio::spawn(async move {

@@ -1,0 +1,225 @@
+//! What follows from what is remembered, case by case.
+
+use super::*;
+
+const OWN: InstanceId = InstanceId(1);
+const OTHER: InstanceId = InstanceId(2);
+const HERE: Server = Server {
+    system: 7,
+    timeline: 1,
+};
+const PROMOTED: Server = Server {
+    timeline: 2,
+    ..HERE
+};
+
+impl Memory {
+    /// Nobody else did anything meanwhile.
+    fn judges(&mut self, found: &Found, now: BootInstant) -> Judgement {
+        let before = self.seen();
+        self.judge(found, &before, now)
+    }
+
+    /// How far the other has come. Answers whether it went back.
+    fn hears(&mut self, position: u64, now: BootInstant) -> bool {
+        let before = self.seen();
+        let told = Progress {
+            position,
+            dead: false,
+        };
+        self.heard([(OTHER, told)].into_iter(), &before, now)
+    }
+}
+
+fn at(ms: u64) -> BootInstant {
+    BootInstant(1_000_000 + ms)
+}
+
+fn found(server: Server, own: u64, other: u64) -> Found {
+    let progress = |position| Progress {
+        position,
+        dead: false,
+    };
+    Found {
+        server,
+        recorded: HERE,
+        instances: [(OWN, progress(own)), (OTHER, progress(other))].into(),
+        ..Found::default()
+    }
+}
+
+/// Has committed 5 of its own, and seen 9 of the other's.
+fn remembering() -> Memory {
+    let mut memory = Memory::default();
+    assert_eq!(memory.judges(&found(HERE, 3, 9), at(0)), Judgement::Whole);
+    memory.committed(OWN, 5, 0, at(1));
+    memory
+}
+
+#[test]
+fn what_is_as_far_or_further_is_whole() {
+    for (own, other) in [(5, 9), (6, 9), (5, 40)] {
+        let judged = remembering().judges(&found(HERE, own, other), at(2));
+        assert_eq!(judged, Judgement::Whole, "{own} {other}");
+    }
+}
+
+#[test]
+fn every_sign_of_a_loss_closes() {
+    let mut lower_epoch = remembering();
+    lower_epoch.committed(OWN, 5, 3, at(1));
+    let cases = [
+        (remembering(), found(HERE, 4, 9)),
+        (remembering(), found(PROMOTED, 4, 9)),
+        // Another's, as it was read last.
+        (remembering(), found(PROMOTED, 5, 8)),
+        (lower_epoch, found(HERE, 5, 9)),
+        (Memory::default(), found(Server { system: 8, ..HERE }, 5, 9)),
+    ];
+    for (mut memory, found) in cases {
+        let judged = memory.judges(&found, at(2));
+        assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+        // Looking again changes nothing.
+        assert_eq!(memory.judges(&found, at(3)), judged);
+    }
+}
+
+#[test]
+fn an_instance_that_is_gone_was_lost_unless_its_grave_may_have_been_cleared() {
+    let mut gone = found(HERE, 5, 9);
+    gone.instances.remove(&OTHER);
+    let judged = remembering().judges(&gone, at(2));
+    assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+    let judged = remembering().judges(&gone, at(FRESH.0 + 2));
+    assert_eq!(judged, Judgement::Whole);
+}
+
+#[test]
+fn the_dead_may_go() {
+    let mut memory = remembering();
+    let mut dead = found(HERE, 5, 9);
+    if let Some(other) = dead.instances.get_mut(&OTHER) {
+        other.dead = true;
+    }
+    assert_eq!(memory.judges(&dead, at(2)), Judgement::Whole);
+    dead.instances.remove(&OTHER);
+    assert_eq!(memory.judges(&dead, at(3)), Judgement::Whole);
+}
+
+#[test]
+fn another_history_is_confirmed_and_opened_after_a_while() {
+    let mut memory = remembering();
+    let promoted = found(PROMOTED, 5, 9);
+    for (ms, may_open) in [
+        (10, false),
+        (9 + OBJECTIONS.0, false),
+        (10 + OBJECTIONS.0, true),
+    ] {
+        let own = vec![OWN];
+        let expected = Judgement::Confirm { own, may_open };
+        assert_eq!(memory.judges(&promoted, at(ms)), expected);
+    }
+}
+
+#[test]
+fn what_was_accepted_is_quiet_by_the_own_clock_and_then_learned() {
+    let mut memory = remembering();
+    let mut accepted = found(PROMOTED, 2, 2);
+    accepted.accepted = 1;
+    accepted.epoch = 1;
+    accepted.doubt = Some("accepted".to_owned());
+    accepted.quiet = Some(Millis(100));
+    accepted.quiet_here = true;
+    for (ms, over) in [(10, false), (109, false), (110, true)] {
+        let expected = Judgement::Quiet { accepted: 1, over };
+        assert_eq!(memory.judges(&accepted, at(ms)), expected);
+    }
+    let opened = Found {
+        doubt: None,
+        quiet: None,
+        recorded: PROMOTED,
+        ..accepted.clone()
+    };
+    assert_eq!(memory.judges(&opened, at(120)), Judgement::Whole);
+    assert_eq!(memory.reached(OWN), 2);
+    // It had seen an epoch that the operator could not see.
+    let mut ahead = remembering();
+    ahead.committed(OWN, 5, 1, at(1));
+    let judged = ahead.judges(&accepted, at(10));
+    assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+}
+
+#[test]
+fn signs_of_life_say_how_far_others_have_come() {
+    let mut memory = remembering();
+    assert!(!memory.hears(12, at(2)));
+    let judged = memory.judges(&found(HERE, 5, 11), at(3));
+    assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+    assert!(memory.hears(11, at(4)));
+    // And are not forgotten for it.
+    let judged = memory.judges(&found(HERE, 5, 11), at(5));
+    assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+}
+
+/// What is read was so when it was asked for, or later.
+#[test]
+fn whoever_commits_while_signs_are_read_did_not_go_back() {
+    let mut memory = remembering();
+    let before = memory.seen();
+    memory.committed(OWN, 6, 0, at(2));
+    let told = Progress {
+        position: 5,
+        dead: false,
+    };
+    assert!(!memory.heard([(OWN, told)].into_iter(), &before, at(3)));
+    assert_eq!(memory.reached(OWN), 6);
+}
+
+/// A sign that came while the register was asked is later than what it answers.
+#[test]
+fn whoever_went_on_meanwhile_did_not_go_back() {
+    let mut memory = remembering();
+    let before = memory.seen();
+    assert!(!memory.hears(12, at(2)));
+    let judged = memory.judge(&found(HERE, 5, 11), &before, at(3));
+    assert_eq!(judged, Judgement::Whole);
+    assert_eq!(memory.reached(OTHER), 12, "what was seen is not unlearned");
+}
+
+#[test]
+fn signs_of_life_are_worth_something_only_where_the_register_is_whole() {
+    let here = Heard {
+        server: HERE,
+        accepted: 0,
+    };
+    let mut memory = Memory::default();
+    assert_eq!(memory.worth(Some(here)), Worth::Company);
+    memory.judges(&found(HERE, 5, 9), at(0));
+    assert_eq!(memory.worth(Some(here)), Worth::All);
+    let elsewhere = Heard {
+        server: PROMOTED,
+        ..here
+    };
+    let later = Heard {
+        accepted: 1,
+        ..here
+    };
+    for heard in [None, Some(elsewhere), Some(later)] {
+        assert_eq!(memory.worth(heard), Worth::Nothing, "{heard:?}");
+    }
+    memory.judges(&found(PROMOTED, 5, 9), at(1));
+    assert_eq!(memory.worth(Some(elsewhere)), Worth::Nothing);
+}
+
+#[test]
+fn a_moved_register_is_moved_whatever_else() {
+    let mut moved = found(HERE, 5, 9);
+    moved.moved = true;
+    moved.doubt = Some("exported".to_owned());
+    moved.quiet = Some(Millis(0));
+    moved.quiet_here = true;
+    moved.accepted = 1;
+    moved.epoch = 1;
+    let judged = remembering().judges(&moved, at(2));
+    assert_eq!(judged, Judgement::Moved("exported".to_owned()));
+}
