@@ -7,6 +7,7 @@
 //! tests of `store::postgres`).
 
 mod away;
+mod forgotten;
 mod opening;
 mod operators;
 mod roles;
