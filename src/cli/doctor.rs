@@ -96,7 +96,8 @@ fn differences(text: &mut String, register: &RegisterView, counted: Option<&Coun
          1. No other copy of this register may be in use.\n\
          2. What was sent after the newest operation here, {since}, is unknown to it. Compare from then on\n   \
          with the providers' own books, and with what each sidecar's log and /readyz say it misses.\n\
-         3. fencepost store accept-restored. It begins an epoch: every token of before is stale.\n"
+         3. fencepost store accept-restored. It begins an epoch: every token of before is stale. What was\n   \
+         exported is not accepted: fencepost store take-back, and only if its copy is used nowhere.\n"
     );
 }
 

@@ -128,10 +128,11 @@ impl Life {
         let answered = self.shared.clock.boottime();
         let read = Read { asked, answered };
         // What another server says of anybody is not so where the own decisions are written.
-        if let Some(row) = rows.first() {
-            self.shared
-                .whereabouts
-                .agrees(whereabouts::in_row(row, 5)?)?;
+        if let Some(row) = rows.first()
+            && let Err(elsewhere) = self.shared.whereabouts.agrees(whereabouts::in_row(row, 5)?)
+        {
+            self.pulses.clear();
+            return Err(elsewhere);
         }
         let mut all = Vec::new();
         for row in &rows {

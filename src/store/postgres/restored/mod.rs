@@ -218,7 +218,8 @@ fn change(found: &Found) -> Difference {
 
 fn is_elsewhere(why: &str) -> String {
     format!(
-        "the register is no longer used here: {why}. Where that file was imported it goes on; if it was          imported nowhere and never will be, take the register back (`fencepost store take-back`)"
+        "the register is no longer used here: {why}. Where that file was imported it goes on; if it was \
+         imported nowhere and never will be, take the register back (`fencepost store take-back`)"
     )
 }
 
@@ -428,7 +429,9 @@ pub(super) async fn compared(session: &Session) -> Result<Compared, Trouble> {
             found: server,
         });
     }
-    differences.extend(found.doubt.map(|why| Difference::Closed { why }));
+    differences.extend(found.doubt.map(|why| Difference::Closed {
+        why: if found.moved { is_elsewhere(&why) } else { why },
+    }));
     Ok(Compared {
         server,
         differences,
