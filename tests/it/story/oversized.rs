@@ -125,10 +125,13 @@ fn one_that_breaks_off_never_looks_whole_and_is_settled() {
 fn a_caller_that_hangs_up_in_the_midst_stops_nothing() {
     let upstream = Upstream::start(Keys::Ignored);
     let proxy = Proxy::start(Setup::new(upstream.address(), &keeping_little("opaque")));
-    upstream.next(Script::answer_raw(counted(201, 20_000_000)));
+    let gate = Gate::closed();
+    let answer = Script::answer_raw(counted(201, 3_000_000));
+    upstream.next(answer.rest_held_at(1_000_000, &gate));
     let gone = pay(&proxy, "k", "{}").start();
     gone.until_answered();
     gone.hang_up();
+    gate.open();
     until_state(&proxy, "k", "COMPLETED");
     assert_not_kept(&pay(&proxy, "k", "{}").send(), 201);
     assert_eq!(upstream.heads().len(), 1);
@@ -183,8 +186,10 @@ fn one_for_which_there_is_no_room_is_passed_on_and_not_kept() {
 fn one_that_streams_while_the_config_changes_ends_whole_and_under_its_own() {
     let upstream = Upstream::start(Keys::Ignored);
     let proxy = Proxy::start(Setup::new(upstream.address(), &keeping_little("opaque")));
-    let length = 20_000_000;
-    upstream.next(Script::answer_raw(counted(201, length)));
+    let length = 3_000_000;
+    let gate = Gate::closed();
+    let answer = Script::answer_raw(counted(201, length));
+    upstream.next(answer.rest_held_at(1_000_000, &gate));
     let slow = pay(&proxy, "k", "{}").start();
     slow.until_answered();
     let digest = || proxy.read("/v1/config")["digest"].clone();
@@ -195,6 +200,7 @@ fn one_that_streams_while_the_config_changes_ends_whole_and_under_its_own() {
     until("another config is in force", || digest() != before);
     assert_eq!(state(&proxy, "k"), "INTENDED", "it is still coming");
 
+    gate.open();
     let told = slow.answer();
 
     assert_eq!((told.status, told.body.len()), (201, length));

@@ -23,6 +23,7 @@ pub struct Script {
     pub(super) before_answer: Option<Gate>,
     pub(super) answer: Option<Vec<u8>>,
     pub(super) cut_answer_after: Option<usize>,
+    pub(super) before_rest: Option<(usize, Gate)>,
     pub(super) ending: Ending,
 }
 
@@ -86,6 +87,15 @@ impl Script {
     pub fn held_at(self, gate: &Gate) -> Self {
         Self {
             before_answer: Some(gate.clone()),
+            ..self
+        }
+    }
+
+    /// So many bytes of the answer leave at once, the rest waits. Whether an answer is still coming
+    /// cannot be left to its size: what the sockets hold differs from one machine to another.
+    pub fn rest_held_at(self, after: usize, gate: &Gate) -> Self {
+        Self {
+            before_rest: Some((after, gate.clone())),
             ..self
         }
     }

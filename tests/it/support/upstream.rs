@@ -232,7 +232,16 @@ impl Shared {
         if let Some(length) = script.cut_answer_after {
             answer.truncate(length);
         }
-        stream.write_all(&answer)?;
+        let mut rest = answer.as_slice();
+        if let Some((after, gate)) = script.before_rest {
+            let (first, later) = rest.split_at(after.min(rest.len()));
+            stream.write_all(first)?;
+            rest = later;
+            if !gate.pass() {
+                return Ok(Ending::Reset);
+            }
+        }
+        stream.write_all(rest)?;
         Ok(script.ending)
     }
 }
