@@ -47,6 +47,8 @@ async fn after_a_fail_over_nobody_is_declared_dead_before_the_register_is_known_
     a.carry_out(&c::admit("a", A), c::applied()).await;
     a.freeze().await;
     b.beat().await;
+    // Its lane has looked, and would not again.
+    b.backend.ready().await.unwrap();
     database.query(FAIL_OVER);
     assert_eq!(declare(&database, A), "0");
     a.register.read().close().await.unwrap();
@@ -95,6 +97,7 @@ async fn a_living_instance_that_is_gone_is_missed() {
     let b = join(&database, B, LONG).await;
     let a = join(&database, A, LONG).await;
     a.freeze().await;
+    b.backend.ready().await.unwrap();
     let mut life = b.life();
     life.beat().await.unwrap();
     let own = column(A);
