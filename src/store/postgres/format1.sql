@@ -9,6 +9,9 @@
 
 CREATE SCHEMA IF NOT EXISTS fencepost;
 
+-- One row, asked for by its key (`single`): nobody has counted the rows of a table as small as this one, and a
+-- plan for the hundreds that are guessed at is compiled first, at every call.
+--
 -- `used_from`: the lowest format whose binaries may go on using it. A later format that only adds to the
 -- tables leaves it as it is: then the binaries of both work side by side, and those of the earlier one start.
 CREATE TABLE fencepost.register (
@@ -163,7 +166,7 @@ BEGIN
     RETURN QUERY
     SELECT 0::smallint, 0::bigint, r.epoch, 0::bigint, NULL::text, NULL::bytea, NULL::bytea, NULL::bytea,
            NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea
-    FROM fencepost.register r
+    FROM fencepost.register r WHERE r.single = 1
     UNION ALL
     SELECT 1::smallint, s.slot, f.version, 0::bigint, f.tenant, NULL, NULL, f.name, NULL, f.record, NULL, NULL
     FROM unnest(fence_tenants, fence_names) WITH ORDINALITY s(tenant, name, slot)
@@ -254,7 +257,8 @@ BEGIN
     SELECT r.epoch,
            g.doubt IS NOT NULL OR g.timeline <> fencepost.timeline_1() OR g.system <> fencepost.system_1()
                OR coalesce(position_now <= reached, false)
-    INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g;
+    INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g
+    WHERE r.single = 1 AND g.single = 1;
     -- Two equal requests without a key are decided one after the other, wherever they come in.
     FOR shared IN
         SELECT DISTINCT k.id FROM unnest(keyless_ids, keyless_seen) k(id, seen)
@@ -414,7 +418,8 @@ BEGIN
     RETURN QUERY SELECT i.id, i.beat, i.position, i.dead, coalesce(a.lived_ms, 0), fencepost.system_1(),
                         fencepost.timeline_1(), g.accepted, fencepost.firm_1()
                  FROM fencepost.ground g LEFT JOIN fencepost.ages a ON a.tenant = whose
-                 LEFT JOIN fencepost.instances i ON i.tenant = whose;
+                 LEFT JOIN fencepost.instances i ON i.tenant = whose
+                 WHERE g.single = 1;
 END
 $body$;
 

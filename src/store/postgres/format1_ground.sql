@@ -72,7 +72,7 @@ LANGUAGE plpgsql AS $body$
 BEGIN
     RETURN coalesce((SELECT g.doubt IS NULL AND g.timeline = fencepost.timeline_1()
                          AND g.system = fencepost.system_1()
-                     FROM fencepost.ground g), false);
+                     FROM fencepost.ground g WHERE g.single = 1), false);
 END
 $body$;
 
@@ -93,7 +93,8 @@ BEGIN
            g.quiet_ms,
            g.quiet_system = s.system_identifier AND g.quiet_timeline = fencepost.timeline_1(), g.moved
     INTO system_now, timeline_now, epoch, system, timeline, doubt, accepted, quiet_ms, quiet_here, moved
-    FROM fencepost.register r CROSS JOIN fencepost.ground g CROSS JOIN pg_control_system() s;
+    FROM fencepost.register r CROSS JOIN fencepost.ground g CROSS JOIN pg_control_system() s
+    WHERE r.single = 1 AND g.single = 1;
     SELECT coalesce(array_agg(i.id ORDER BY i.id), '{}'), coalesce(array_agg(i.position ORDER BY i.id), '{}'),
            coalesce(array_agg(i.dead ORDER BY i.id), '{}')
     INTO ids, positions, dead FROM fencepost.instances i;

@@ -342,7 +342,8 @@ async fn recorded(session: &Session, tenant: &str) -> Result<Option<About>, Open
             FROM fencepost.ages t WHERE t.tenant = $1
             UNION ALL
             SELECT 2, r.lived_ms, r.read_boot, r.read_boottime_ms, r.read_wall_ms
-            ORDER BY which LIMIT 1) a";
+            ORDER BY which LIMIT 1) a
+        WHERE r.single = 1";
     let rows = session.rows(ROW, &[(&tenant, Type::TEXT)]).await?;
     let Some(row) = rows.first() else {
         return Ok(None);
