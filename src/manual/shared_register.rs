@@ -43,6 +43,29 @@
 //!
 //! One database for registers and other things works; one of its own is easier to restore.
 //!
+//! # How large
+//!
+//! Measured on 2026-11-30, each row in one run: a PostgreSQL 15 as it is installed, sidecars and callers on two
+//! virtual cores together, where one durable write of 8 KiB took 0.17 ms alone; an operation is two durable steps.
+//! `pgbench` does two transactions of the same kind with prepared statements, over a connection for each caller.
+//!
+//! | callers | | operations a second | `pgbench` | p50 |
+//! |---|---|---|---|---|
+//! | 1 | one sidecar | 350 to 390 | 570 to 590 | 1.8 ms |
+//! | 32 | one sidecar | 940 to 3 000 | 2 300 to 2 600 | 10 to 28 ms |
+//! | 32 | shared by three sidecars | 1 400 to 2 100 | | 13 to 18 ms |
+//! | 32 | one sidecar, all on one resource | 2 900 | | 11 ms |
+//!
+//! A sidecar sends what has come up meanwhile in one transaction, 16 steps of 32 callers here; three share them
+//! out, and each of theirs holds five. What a transaction costs is the disk's and the cores': measure on yours
+//! (`cargo bench --features bench --bench register -- shared --url … --pgbench`).
+//!
+//! Connections: two for each sidecar, and a third for a while; 95 fit a server with `max_connections = 200`, and
+//! five hundred share it through a pooler that holds sixty, as tests show. At rest each sidecar reads the signs of
+//! life of all of its tenant every three seconds: five hundred read about 90 000 small rows a second together
+//! (reckoned, not measured). An operation with a small answer took 1.8 KB, indexes
+//! included.
+//!
 //! # The way to it
 //!
 //! | `sslmode` in the URL | |
