@@ -7,9 +7,13 @@ use super::*;
 use crate::protocol::share::{self, TURN};
 use crate::store::age::Lived;
 
-async fn leave_many(party: &Party, instance: InstanceId) {
+/// Left just now, by the clock of whoever is to look at it: nothing of it was forsaken long ago.
+async fn leave_many(party: &Party, instance: InstanceId, now: Moment) {
     for number in 0..30 {
-        let admit = c::admit(&format!("{number}"), instance);
+        let admit = Admit {
+            at: now,
+            ..c::admit(&format!("{number}"), instance)
+        };
         party.carry_out(&admit, c::interrupted()).await;
     }
 }
@@ -44,7 +48,7 @@ async fn what_a_living_instance_carries_is_left_to_it_and_what_a_dead_one_left_i
     let a = join(&database, A, LONG).await;
     let b = join_with(&database, B, LONG, clock.clock()).await;
     let c = join_with(&database, C, LONG, other.clock()).await;
-    leave_many(&a, A).await;
+    leave_many(&a, A, clock.now()).await;
     let all: BTreeSet<_> = (0..30).map(|number| number.to_string()).collect();
     assert_eq!(BTreeSet::from_iter(a.in_doubt().await), all);
     assert_eq!(b.in_doubt().await, Vec::<String>::new());
@@ -71,8 +75,9 @@ async fn what_a_living_instance_carries_is_left_to_it_and_what_a_dead_one_left_i
 async fn whoever_is_asked_settles_what_is_left_to_all_but_nothing_of_the_living() {
     let database = database();
     let a = join(&database, A, LONG).await;
-    let b = join_with(&database, B, LONG, machine(3).clock()).await;
-    leave_many(&a, A).await;
+    let clock = machine(3);
+    let b = join_with(&database, B, LONG, clock.clock()).await;
+    leave_many(&a, A, clock.now()).await;
     let operation = async |id: &str| {
         let found = b.register.read().operation(&c::key(id), false).await;
         found.unwrap().unwrap().operation
