@@ -75,6 +75,9 @@ CREATE TABLE fencepost.instances (
     PRIMARY KEY (id, tenant)
 ) WITH (fillfactor = 50);
 
+-- A tenant's role that takes another's id would confirm, or hide what is missing, for that instance.
+CREATE UNIQUE INDEX living_instances ON fencepost.instances (id) WHERE NOT dead;
+
 -- Room in each page, so that a fence that rises stays in it.
 CREATE TABLE fencepost.fences (
     tenant text COLLATE "C" NOT NULL,
@@ -259,6 +262,11 @@ BEGIN
                OR coalesce(position_now <= reached, false)
     INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g
     WHERE r.single = 1 AND g.single = 1;
+    IF closed AND alive THEN
+        -- What is recorded on closed ground is not counted: it would take the place of a commit that was lost,
+        -- and hide that it was.
+        UPDATE fencepost.instances SET position = position - 1 WHERE id = own AND NOT dead;
+    END IF;
     -- Two equal requests without a key are decided one after the other, wherever they come in.
     FOR shared IN
         SELECT DISTINCT k.id FROM unnest(keyless_ids, keyless_seen) k(id, seen)

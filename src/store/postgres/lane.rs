@@ -190,10 +190,11 @@ impl Lane {
             .as_ref()
             .is_some_and(|session| !session.is_closed())
         {
-            if self.shared.whereabouts.take_suspicion() {
-                self.stands = false;
+            if !self.shared.whereabouts.take_suspicion() {
+                return self.stand().await;
             }
-            return self.stand().await;
+            // What is newly connected leads elsewhere: whoever stayed would go on writing to a server that
+            // others have left.
         }
         self.session = None;
         self.stands = false;
@@ -214,6 +215,8 @@ impl Lane {
         let Some(session) = self.session.as_ref().filter(|_| !self.stands) else {
             return Ok(());
         };
+        // Versions are counters: after a loss they come again with another content.
+        self.memory = Known::memory(self.shared.epoch());
         match restored::assess(session, &self.shared).await {
             Ok(stands) => {
                 self.stands = stands;
@@ -230,6 +233,7 @@ impl Lane {
     fn note(&mut self, written: &Written, epoch: u64) {
         if written.closed {
             self.stands = false;
+            self.memory = Known::memory(self.shared.epoch());
         } else if let Some(position) = written.position {
             let now = self.shared.clock.now().boottime;
             self.shared.ground.committed(self.own, position, epoch, now);

@@ -130,6 +130,8 @@ pub(super) struct Memory {
     /// As of which acceptance; `None`: nothing is remembered yet.
     accepted: Option<u64>,
     epoch: u64,
+    /// Where nothing was missing last: no earlier history of it is gone back to.
+    furthest: Option<Server>,
     own: BTreeSet<InstanceId>,
     seen: Seen,
     /// The ground that was judged whole last, unless anything else was judged since.
@@ -268,6 +270,7 @@ impl Memory {
         if newly_accepted && found.doubt.is_none() {
             self.accepted = Some(found.accepted);
             self.seen.clear();
+            self.furthest = None;
             before = &nothing;
         }
         let differences = self.losses(found, before, now);
@@ -278,6 +281,7 @@ impl Memory {
             return Judgement::Closed(why.clone());
         }
         self.learn(found, now);
+        self.furthest = Some(found.server);
         if found.server == found.recorded {
             self.changed = None;
             return Judgement::Whole;
@@ -299,6 +303,17 @@ impl Memory {
         if found.server.system != found.recorded.system {
             differences.push(Difference::Copied {
                 recorded: found.recorded,
+                found: found.server,
+            });
+        }
+        if let Some(furthest) = self.furthest
+            && furthest.system == found.server.system
+            && furthest.timeline > found.server.timeline
+        {
+            // It lives on beside the one that was gone over to, where this process counts as one that misses
+            // nothing: what it admitted here would be lost there.
+            differences.push(Difference::Timeline {
+                recorded: furthest,
                 found: found.server,
             });
         }

@@ -223,3 +223,15 @@ fn a_moved_register_is_moved_whatever_else() {
     let judged = remembering().judges(&moved, at(2));
     assert_eq!(judged, Judgement::Moved("exported".to_owned()));
 }
+
+/// The old primary lives on, and whoever has confirmed on the new one is led back to it.
+#[test]
+fn nobody_goes_back_to_an_earlier_history() {
+    let mut memory = remembering();
+    let before = memory.seen();
+    let promoted = found(PROMOTED, 5, 9);
+    let judged = memory.judge(&promoted, &before, at(10));
+    assert!(matches!(judged, Judgement::Confirm { .. }), "{judged:?}");
+    let judged = memory.judge(&found(HERE, 5, 9), &before, at(20));
+    assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+}
