@@ -185,16 +185,11 @@ impl Lane {
     }
 
     async fn connect(&mut self) -> Result<(), StoreError> {
-        if self
-            .session
-            .as_ref()
-            .is_some_and(|session| !session.is_closed())
-        {
-            if !self.shared.whereabouts.take_suspicion() {
-                return self.stand().await;
-            }
-            // What is newly connected leads elsewhere: whoever stayed would go on writing to a server that
-            // others have left.
+        let is_open = self.session.as_ref().is_some_and(|it| !it.is_closed());
+        // Where what is newly connected leads elsewhere, whoever stayed would go on writing to a server that
+        // others have left.
+        if is_open && !self.shared.whereabouts.take_suspicion() {
+            return self.stand().await;
         }
         self.session = None;
         self.stands = false;
