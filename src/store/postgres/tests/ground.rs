@@ -7,6 +7,8 @@
 
 use super::restored::{admits_nothing, ask, until_admits, until_closed};
 use super::*;
+use crate::protocol::rejection::Rejection;
+use crate::store::postgres::accept_restored;
 use crate::store::{Backend, StoreError};
 
 /// As after a fail-over: all that is there was there on another timeline.
@@ -66,6 +68,49 @@ async fn after_a_fail_over_nobody_is_declared_dead_before_the_register_is_known_
     database.query(TAKE_BACK);
     assert_eq!(declare(&database, A), "1");
     until_admits(&b.backend).await;
+}
+
+/// The first write on the new ground would take the place of the one commit that is missing there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_lost_commit_is_not_made_up_for_by_the_next_write() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    a.carry_out(&c::admit("a", A), c::applied()).await;
+    a.freeze().await;
+    database.query("UPDATE fencepost.instances SET position = position - 1");
+    let told = ask(&a.backend, c::admit("next", A)).await;
+    assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
+    until_closed(&a.backend, "commits are missing").await;
+    admits_nothing(&a.backend, A.0).await;
+}
+
+/// After a loss the same version of a fence comes again, with another content.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_remembered_goes_with_the_ground() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let b = join(&database, B, LONG).await;
+    a.carry_out(&c::fenced("a", "r", "5", A), c::applied())
+        .await;
+    let version = database.query("SELECT version FROM fencepost.fences");
+    let clock = Clock::system().unwrap();
+    database.query("SELECT fencepost.close_1('commits were lost', 0, 0)");
+    until_closed(&a.backend, "commits were lost").await;
+    let accepted = accept_restored(&database.url(), None, Millis(0), "alice", &clock).await;
+    assert_eq!(accepted.unwrap().unwrap().epoch, 1);
+    for party in [&a, &b] {
+        until_admits(&party.backend).await;
+    }
+    let _newer = b.granted(&c::fenced("b", "r", "1:4", B)).await;
+    database.query(&format!("UPDATE fencepost.fences SET version = {version}"));
+    // It has met the new epoch elsewhere.
+    a.carry_out(&c::fenced("c", "other", "1:1", A), c::applied())
+        .await;
+    let stale = ask(&a.backend, c::fenced("d", "r", "1:3", A)).await;
+    assert!(
+        matches!(stale, Ok(Ruling::Refused(Rejection::StaleToken { .. }))),
+        "{stale:?}"
+    );
 }
 
 /// What the others had done was read with their signs of life, long after the connection was made; one

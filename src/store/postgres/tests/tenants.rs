@@ -74,6 +74,18 @@ async fn a_tenant_confirms_for_its_own_instances_alone() {
     assert_eq!(world.confirms(&world.other), "1|0|2");
 }
 
+/// It would confirm for that one, or hide what it misses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_takes_the_id_of_nobody_who_lives() {
+    let world = World::new().await;
+    let take = format!(
+        "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
+         SELECT i.id, 'other', 'x', 0 FROM fencepost.ground_1() g, unnest(g.ids) i(id) WHERE i.id <> {OTHERS}"
+    );
+    let said = psql(&world.other, &take).unwrap_err();
+    assert!(said.contains("living_instances"), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_closes_a_register_that_can_be_accepted_and_opens_none() {
     let world = World::new().await;
