@@ -39,7 +39,15 @@ const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s
 impl Lane {
     /// In a transaction that has read everything. Until every command is answered, in doubt, or has lost
     /// too many races.
-    pub(super) async fn decide_carefully(&mut self, mut asks: Vec<Ask>) {
+    pub(super) async fn decide_carefully(&mut self, asks: Vec<Ask>) {
+        // What cannot be read concerns whoever asks for it: with the others, evidence would be given up.
+        for ask in self.decide_together(asks).await {
+            let _alone = self.decide_together(vec![ask]).await;
+        }
+    }
+
+    /// Gives back what is to be decided one by one.
+    async fn decide_together(&mut self, mut asks: Vec<Ask>) -> Vec<Ask> {
         let mut wants = Wants::default();
         for ask in &asks {
             want(&mut wants, &ask.command);
@@ -47,10 +55,10 @@ impl Lane {
         for _ in 0..TRIES {
             asks = match self.try_carefully(asks, &mut wants).await {
                 Ok(again) => again,
-                Err(()) => return,
+                Err(apart) => return apart,
             };
             if asks.is_empty() {
-                return;
+                return asks;
             }
         }
         let busy = StoreError::Unavailable("too many others write to the same records".to_owned());
@@ -59,13 +67,19 @@ impl Lane {
             asks.into_iter().partition(|ask| ask.doubt.is_some());
         self.doubts.extend(doubted);
         refuse(plain, &busy);
+        Vec::new()
     }
 
-    /// One transaction. Gives back what it could not decide; fails where the session is gone.
-    async fn try_carefully(&mut self, asks: Vec<Ask>, wants: &mut Wants) -> Result<Vec<Ask>, ()> {
+    /// One transaction. Gives back what it could not decide; fails where that is not to be tried again together,
+    /// with what is to be decided one by one.
+    async fn try_carefully(
+        &mut self,
+        asks: Vec<Ask>,
+        wants: &mut Wants,
+    ) -> Result<Vec<Ask>, Vec<Ask>> {
         let Some(session) = self.session.as_ref() else {
             self.put_off(asks, &StoreError::Unavailable("no connection".to_owned()));
-            return Err(());
+            return Err(Vec::new());
         };
         let reading = self.read_locked(session, wants).await;
         let mut reading = match reading {
@@ -122,7 +136,7 @@ impl Lane {
                 asks,
                 &StoreError::Unavailable("the connection was lost".to_owned()),
             );
-            return Err(());
+            return Err(Vec::new());
         }
         Ok(asks)
     }
@@ -203,17 +217,18 @@ impl Lane {
     }
 
     /// Nothing was decided.
-    fn not_read(&mut self, asks: Vec<Ask>, trouble: Trouble) -> Result<Vec<Ask>, ()> {
+    fn not_read(&mut self, asks: Vec<Ask>, trouble: Trouble) -> Result<Vec<Ask>, Vec<Ask>> {
         match trouble {
             Trouble::Changed(_) => Ok(asks),
+            Trouble::Unreadable(_) if asks.len() > 1 => Err(asks),
             Trouble::Lost(_) => {
                 self.session = None;
                 self.put_off(asks, &trouble.into_store_error());
-                Err(())
+                Err(Vec::new())
             }
             Trouble::Refused(_) | Trouble::Unreadable(_) => {
                 self.put_off(asks, &trouble.into_store_error());
-                Err(())
+                Err(Vec::new())
             }
         }
     }

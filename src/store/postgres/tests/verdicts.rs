@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::super::servers::{Database, Wire, shared};
 use super::unknown::{admission, stored};
-use super::{PostgresBackend, sidecar, until};
+use super::{A, LONG, PostgresBackend, database, join, sidecar, until};
 use crate::protocol::command::{
     Command, Note, Record, Reply, Resolution, Resolved, Ruling, Steer, Steered, Steering,
 };
@@ -241,4 +241,27 @@ async fn what_was_parked_and_settled_since_is_not_parked_again() {
     let told = answer(asked).await;
     let stands = matches!(told, Ok(Reply::Parked(Some(State::Uncertain))));
     assert!(stands || is_unknown(&told), "{told:?}");
+}
+
+/// One thread: both ask before the lane takes either, which decides them together.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_concerns_nobody_else() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    for id in ["unreadable", "sound"] {
+        a.carry_out(&c::admit(id, A), c::interrupted()).await;
+    }
+    database.query(
+        "UPDATE fencepost.operations SET record = '\\x00' WHERE convert_from(id, 'UTF8') = 'unreadable'",
+    );
+    let resolve = async |id: &str| {
+        let resolve = c::resolve(&c::key(id), Resolution::NotApplied { new_key: false });
+        a.register.resolve(resolve).await
+    };
+    let (unreadable, sound) = tokio::join!(resolve("unreadable"), resolve("sound"));
+    assert!(
+        matches!(unreadable, Err(StoreError::Corrupt(_))),
+        "{unreadable:?}"
+    );
+    assert!(matches!(sound, Ok(Resolved::Done(_))), "{sound:?}");
 }
