@@ -63,7 +63,6 @@ BEGIN
     EXECUTE format('GRANT SELECT, INSERT, UPDATE ON fencepost.forgotten, fencepost.ages TO %I', whom);
     EXECUTE format('GRANT SELECT ON fencepost.register, fencepost.members, fencepost.ground,'
         ' fencepost.history TO %I', whom);
-    EXECUTE format('GRANT SELECT, INSERT, UPDATE (last_used_ms) ON fencepost.sealing_keys TO %I', whom);
     FOREACH one IN ARRAY ARRAY['view_1', 'lock_1', 'write_1', 'beat_1', 'declare_1', 'leave_1', 'timeline_1',
         'system_1', 'firm_1', 'ground_1', 'close_1', 'confirm_1', 'open_1']
     LOOP
@@ -78,6 +77,12 @@ $body$;
 CREATE FUNCTION fencepost.shut_out(whom name) RETURNS void
 LANGUAGE plpgsql AS $body$
 BEGIN
+    -- Where it was the last of its tenant nobody is left to declare dead what still counts as alive, and after
+    -- a fail-over everybody would wait for its word.
+    UPDATE fencepost.instances i SET dead = true
+    FROM fencepost.members m
+    WHERE m.role = whom AND i.tenant = m.tenant
+      AND NOT EXISTS (SELECT 1 FROM fencepost.members o WHERE o.tenant = m.tenant AND o.role <> whom);
     DELETE FROM fencepost.members WHERE role = whom;
     EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA fencepost FROM %I', whom);
     EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA fencepost FROM %I', whom);

@@ -127,6 +127,9 @@ async fn the_rest_is_refused() {
     assert_eq!(world.database.query(aged), "0");
     // One that was not let in, or is no more.
     world.database.query("SELECT fencepost.shut_out('other')");
+    let dead =
+        "SELECT string_agg(tenant || ' ' || dead, ', ' ORDER BY tenant) FROM fencepost.instances";
+    assert_eq!(world.database.query(dead), "other true, payments false");
     world
         .database
         .query("GRANT USAGE ON SCHEMA fencepost TO other");
