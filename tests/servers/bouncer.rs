@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 
 use super::account::{bouncer_program, command};
-use super::daemon::{self, Daemon};
+use super::daemon::Daemon;
 use super::database::url;
 use super::folder::Folder;
 use super::ports;
@@ -137,10 +137,7 @@ impl Bouncer {
 
     /// All that would be left of it: its processes and its folder, for [`daemon::is_left`].
     pub fn traces(&self) -> Vec<String> {
-        let processes = self.running().everyone().into_iter();
-        let processes = processes.filter_map(daemon::trace);
-        let folder = self.folder.path().display().to_string();
-        processes.chain([folder]).collect()
+        self.running().traces(self.folder.path())
     }
 
     /// Everything that it has logged.

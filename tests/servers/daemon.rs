@@ -149,7 +149,7 @@ impl Daemon {
 
 /// What tells a process from all others for ever: its id, which comes round again within minutes where many
 /// are started, and when it began. `None`: it has ended.
-pub fn trace(id: i32) -> Option<String> {
+fn trace(id: i32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     let begun = fields.split(' ').nth(19).filter(|_| !is_over(id))?;
@@ -164,6 +164,14 @@ pub fn is_left(trace: &str) -> bool {
     {
         Some((id, _)) => self::trace(id.parse().unwrap()).as_deref() == Some(trace),
         None => Path::new(trace).exists(),
+    }
+}
+
+impl Daemon {
+    /// All that would be left of it, for [`is_left`]: its processes, and its folder.
+    pub fn traces(&self, folder: &Path) -> Vec<String> {
+        let processes = self.everyone().into_iter().filter_map(trace);
+        processes.chain([folder.display().to_string()]).collect()
     }
 }
 

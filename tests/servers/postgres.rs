@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::process::Signal;
 
 use super::account::{command, postgres_program, run};
-use super::daemon::{self, Daemon};
+use super::daemon::Daemon;
 use super::database::{Access, Database};
 use super::folder::Folder;
 use super::settings::Settings;
@@ -166,10 +166,7 @@ impl Postgres {
 
     /// All that would be left of it: its processes and its folder, for [`daemon::is_left`].
     pub fn traces(&self) -> Vec<String> {
-        let processes = self.running().everyone().into_iter();
-        let processes = processes.filter_map(daemon::trace);
-        let folder = self.folder.path().display().to_string();
-        processes.chain([folder]).collect()
+        self.running().traces(self.folder.path())
     }
 
     /// Everything that it has logged.

@@ -291,8 +291,6 @@ pub(super) async fn take_part(
     const AGES: &str = "INSERT INTO fencepost.ages
         SELECT $1, r.lived_ms, r.read_boot, r.read_boottime_ms, r.read_wall_ms FROM fencepost.register r
         ON CONFLICT DO NOTHING";
-    const FORGETS: &str = "INSERT INTO fencepost.forgotten (tenant, what) VALUES ($1, 0), ($1, 1)
-        ON CONFLICT DO NOTHING";
     let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
         (&column(own), Type::BYTEA),
         (&name.tenant, Type::TEXT),
@@ -301,7 +299,6 @@ pub(super) async fn take_part(
     ];
     reader.rows(INSERT, &parameters).await?;
     reader.rows(AGES, &[(&name.tenant, Type::TEXT)]).await?;
-    reader.rows(FORGETS, &[(&name.tenant, Type::TEXT)]).await?;
     Ok(())
 }
 
