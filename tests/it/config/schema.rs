@@ -26,7 +26,7 @@ const STRUCTURE: [&str; 6] = [
 /// file that names them.
 const ELSEWHERE: [&str; 2] = [
     "environment variable DATABASE_URL is not set",
-    "/etc/fencepost/key cannot be read",
+    "environment variable FENCEPOST_KEY is not set",
 ];
 
 struct Verdict {
