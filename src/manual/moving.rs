@@ -13,6 +13,8 @@
 //! the sidecars of the new register *the same keys* (`encryption: { keys: … }`; a key file that lay beside the
 //! embedded register is its content in hex). What was under way is UNCERTAIN there, and is settled.
 //!
+//! Not in the file is how long was to be remembered: start the sidecar that needs the longest memory first.
+//!
 //! The old register is marked: a start on it is refused, by earlier versions too, because two registers of one
 //! truth would both admit. If the file is used nowhere and never will be, `fencepost store take-back
 //! --register DIR` undoes it. The file is JSON lines, readable by its owner only; its last line says that it is

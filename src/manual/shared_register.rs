@@ -148,6 +148,9 @@
 //! and take locks that others wait for. Where tenants do not trust each other that far, give each a database of
 //! its own.
 //!
+//! Such a role can also stand in others' way: lock whole tables, or take the identity that an operation of
+//! another tenant has, which is then answered `503` and not sent.
+//!
 //! Without such roles, with one role for everything, a sidecar still lists and settles only its own tenant's
 //! operations; but then it is this program that sees to it.
 //!
