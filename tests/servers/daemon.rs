@@ -18,8 +18,10 @@ use super::waiting::until;
 
 /// Starts the rest of its arguments, says their process id, waits for the pipe's end, ends them. A frozen
 /// child of theirs would hear nothing: it is thawed. Nothing is waited for in between, so that the id
-/// stays theirs.
+/// stays theirs. Where one of the group stands still when the test process dies, the kernel hangs up on the
+/// group, which now belongs to nobody: that must not end who is to see to it.
 const KEEPER: &str = r#"
+trap : HUP
 ending=$1
 shift
 "$@" </dev/null >&2 &
