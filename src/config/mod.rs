@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod answers;
+mod callbacks;
 mod callers;
 mod database;
 mod encryption;
@@ -26,6 +27,10 @@ mod settings;
 mod tree;
 
 pub use answers::AnswerRules;
+pub use callbacks::{
+    CallbackRule, Callbacks, FoundOutcome, HmacDigest, HmacEncoding, HmacHeader, Scheme, Signature,
+    Subject,
+};
 pub use callers::{CertificateName, ClientCertificates, ListenTls, PrincipalPart};
 pub use database::{DatabaseTls, DatabaseUrl};
 pub use encryption::EncryptionKey;

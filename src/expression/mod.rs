@@ -14,6 +14,7 @@
 mod condition;
 mod escape;
 mod form;
+mod found;
 mod graphql;
 mod interpreter;
 mod json;
@@ -25,6 +26,7 @@ mod template;
 mod xml;
 
 pub use condition::{AnswerFacts, Condition, Truth};
+pub use found::{FoundCondition, Pick, RequestCondition};
 pub use graphql::GraphQl;
 pub use interpreter::{ExpressionError, Reference, Root};
 pub use member::{JsonPointer, Member, Missing, RequestFacts, WhyMissing};

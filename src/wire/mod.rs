@@ -2,7 +2,7 @@
 //!
 //! What lives here: what a request *is* ([`route`], [`caller`], [`identify`], [`canonical`],
 //! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), and what its caller is told
-//! ([`answer`], [`problem`], [`reply`]).
+//! ([`answer`], [`problem`], [`reply`]); whether one who calls back is who it says ([`signed`]).
 //!
 //! What always holds: everything here is a pure function of what it is given, but for [`body`],
 //! which reads one. Bodies are shared, never copied. Nothing here logs.
@@ -33,6 +33,7 @@ pub mod recorded;
 pub mod reply;
 pub mod route;
 mod selected;
+pub mod signed;
 
 #[cfg(test)]
 mod fixtures;

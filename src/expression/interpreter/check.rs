@@ -111,6 +111,17 @@ impl Root {
     ];
     /// What an answer brings.
     pub const OF_ANSWER: &[Self] = &[Self::Response];
+    /// What a question about a stored request brings with its answer.
+    pub const OF_FOUND: &[Self] = &Self::ALL;
+    /// What a request brings that is no effect: it has neither a token nor an operation of its own.
+    pub const OF_CALLBACK: &[Self] = &[
+        Self::Request,
+        Self::Path,
+        Self::Query,
+        Self::Headers,
+        Self::Body,
+        Self::Form,
+    ];
 
     const ALL: [Self; 9] = [
         Self::Request,

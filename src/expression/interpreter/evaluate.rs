@@ -34,6 +34,11 @@ impl Program {
         }
     }
 
+    /// Whatever it comes to.
+    pub(in crate::expression) fn value(&self, scope: &Scope<'_>) -> Result<Value, WhyMissing> {
+        self.evaluate(scope)
+    }
+
     fn evaluate(&self, scope: &Scope<'_>) -> Result<Value, WhyMissing> {
         if !self.shape().affords(scope.extent()) {
             return Err(WhyMissing::TooMuch);

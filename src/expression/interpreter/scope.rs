@@ -49,18 +49,38 @@ impl<'v> Scope<'v> {
         Ok(scope)
     }
 
+    /// For a stored request and the answer to a question about it.
+    pub(in crate::expression) fn of_found<'r>(
+        references: &(impl Iterator<Item = &'r Reference> + Clone),
+        request: &RequestFacts<'v>,
+        answer: &AnswerFacts<'v>,
+    ) -> Result<Self, WhyMissing> {
+        let mut scope = Self::of_request(references, request).map_err(|missing| missing.why)?;
+        scope.fill_answer(references, answer)?;
+        Ok(scope)
+    }
+
     /// For an answer.
     pub(in crate::expression) fn of_answer<'r>(
         references: &(impl Iterator<Item = &'r Reference> + Clone),
         facts: &AnswerFacts<'v>,
     ) -> Result<Self, WhyMissing> {
         let mut scope = Self::empty();
+        scope.fill_answer(references, facts)?;
+        Ok(scope)
+    }
+
+    fn fill_answer<'r>(
+        &mut self,
+        references: &(impl Iterator<Item = &'r Reference> + Clone),
+        facts: &AnswerFacts<'v>,
+    ) -> Result<(), WhyMissing> {
         let fields = Named::of_fields(references.clone());
         let named = Named::of(references.clone(), Root::Response);
         if !named.is_empty() {
-            scope.fill(Root::Response, response(&named, &fields, facts)?);
+            self.fill(Root::Response, response(&named, &fields, facts)?);
         }
-        Ok(scope)
+        Ok(())
     }
 
     fn empty() -> Self {
