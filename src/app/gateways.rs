@@ -12,7 +12,7 @@ use super::AppError;
 use crate::clock::Clock;
 use crate::config::{self, Action, Config};
 use crate::dispatch::gateway::{Gateway, Gateways};
-use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
+use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, Questions, TlsMaterial};
 use crate::wire::body::BodyBudget;
 
 /// Largest content of an answer where no effect says less.
@@ -33,6 +33,8 @@ pub(super) fn open(
                 endpoint: before.endpoint.clone(),
                 pool: before.pool.clone(),
                 pass: before.pass.clone(),
+                questions: before.questions.clone(),
+                application: application(upstream, bodies)?,
             },
             None => opened(upstream, clock, bodies)?,
         };
@@ -61,12 +63,35 @@ fn opened(
     let limits = limits(upstream);
     let pool = EffectPool::within(bodies.clone(), endpoint.clone(), limits, clock.clone());
     let pass = PassThrough::new(endpoint.clone(), &limits);
+    let questions = Questions::new(endpoint.clone(), limits, bodies.clone());
     Ok(Gateway {
         config: Arc::clone(upstream),
         endpoint,
         pool,
         pass,
+        questions,
+        application: application(upstream, bodies)?,
     })
+}
+
+/// Whoever takes the upstream's callbacks.
+fn application(
+    upstream: &config::Upstream,
+    bodies: &BodyBudget,
+) -> Result<Option<Questions>, AppError> {
+    let Some(callbacks) = &upstream.callbacks else {
+        return Ok(None);
+    };
+    let Some(url) = &callbacks.forward else {
+        return Ok(None);
+    };
+    let endpoint = Endpoint::new(&url.to_string(), &TlsMaterial::default(), false)
+        .map_err(|error| AppError::Upstream(upstream.name.clone(), error))?;
+    let limits = Limits {
+        response: callbacks.response,
+        ..Limits::default()
+    };
+    Ok(Some(Questions::new(endpoint, limits, bodies.clone())))
 }
 
 /// Certificates may have changed in their files: those are read again.

@@ -21,7 +21,7 @@ mod comparison;
 
 use comparison::{Change, reasons};
 
-use super::listeners::{Listeners, place};
+use super::listeners::{Listeners, faces};
 use super::watch::{Look, Watched};
 use super::{AppError, gateways};
 use crate::admin::access::Operators;
@@ -30,12 +30,12 @@ use crate::admin::in_force::{InForce, Reload, Verdict};
 use crate::admin::reload::{Confirmation, Reloading};
 use crate::config::{self, Config};
 use crate::dispatch::attempt::Dispatcher;
-use crate::dispatch::gateway::Gateways;
+use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::live::Live;
 use crate::dispatch::turnstile::{Names, Turnstile};
 use crate::protocol::ids::OperationKey;
-use crate::proxy::doors::Doors;
-use crate::proxy::front::{Front, Shared};
+use crate::proxy::doors::{Doors, Place};
+use crate::proxy::front::Shared;
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
 use crate::wire::recorded::is_same_for_all;
@@ -180,10 +180,24 @@ impl Inner {
         let (gateways, shared) = (self.gateways.now(), self.shared.now());
         for upstream in &shared.config().upstreams {
             if let Some(gateway) = gateways.by_id(&upstream.id) {
-                let front = Front::new(Arc::clone(&shared), Arc::clone(gateway));
-                listeners.put(&self.doors, place(upstream), front);
+                self.put_behind(&mut listeners, &shared, gateway);
             }
         }
+    }
+
+    /// Puts what answers behind the doors of one upstream; answers which those are.
+    fn put_behind(
+        &self,
+        listeners: &mut Listeners,
+        shared: &Arc<Shared>,
+        gateway: &Arc<Gateway>,
+    ) -> Vec<Place> {
+        let faces = faces(shared, gateway, &self.dispatcher, &self.reconciler);
+        let put = |(place, face): (Place, _)| {
+            listeners.put(&self.doors, place.clone(), face);
+            place
+        };
+        faces.into_iter().map(put).collect()
     }
 
     /// How long a stop waits for what is in flight.
@@ -322,9 +336,7 @@ impl Inner {
             let Some(gateway) = gateways.by_id(&upstream.id) else {
                 continue;
             };
-            places.push(place(upstream));
-            let front = Front::new(Arc::clone(&shared), Arc::clone(gateway));
-            listeners.put(&self.doors, place(upstream), front);
+            places.extend(self.put_behind(&mut listeners, &shared, gateway));
         }
         for closed in self.doors.keep(&places) {
             tracing::info!(upstream = %closed.upstream, listen = %closed.address, "no longer listening");

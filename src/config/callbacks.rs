@@ -46,17 +46,22 @@ pub struct CallbackRule {
     pub applied: Option<RequestCondition>,
     /// When it says that it was not.
     pub not_applied: Option<RequestCondition>,
+    /// Does "not applied" speak for good of everything that may have acted?
+    pub definitive: bool,
+    /// Does "applied" mean the very form that is in force, where there are two?
+    pub tells_forms: bool,
     /// What callers get, where it was applied.
     pub outcome: FoundOutcome<Pick>,
 }
 
 /// How a callback names its operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// By the operation's id, where operations have no principal.
-    Operation(Template),
-    /// By the reference that was sent with it.
-    Reference(Template),
+pub struct Subject {
+    /// Its id.
+    pub operation: Template,
+    /// Its principal: of each header that is part of it, in order, what the header had; a value that the
+    /// callback lacks is a header that was absent.
+    pub principal: Vec<Template>,
 }
 
 /// The answer that callers of an operation get whose own answer nobody has.

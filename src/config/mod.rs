@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod answers;
+mod asking;
 mod callbacks;
 mod callers;
 mod database;
@@ -27,6 +28,7 @@ mod settings;
 mod tree;
 
 pub use answers::AnswerRules;
+pub use asking::{Asking, Compare, Content, Credential, LookUp, Pages, Query, Undo, Value};
 pub use callbacks::{
     CallbackRule, Callbacks, FoundOutcome, HmacDigest, HmacEncoding, HmacHeader, Scheme, Signature,
     Subject,

@@ -72,6 +72,20 @@ pub(super) fn find(name: &str, at: Place) -> Option<Profile> {
     })
 }
 
+impl Profile {
+    /// As it is for an upstream: what its callbacks are like counts only where somebody listens for them.
+    pub(super) fn for_upstream(mut self, config: &Node) -> Self {
+        let listens = match &config.value {
+            Value::Map(entries) => entries.iter().any(|entry| entry.key == "callbacks"),
+            Value::Null | Value::Scalar(_) | Value::List(_) => false,
+        };
+        if !listens {
+            remove(&mut self.upstream, "callbacks");
+        }
+        self
+    }
+}
+
 fn remove(node: &mut Node, name: &str) -> Option<Node> {
     let Value::Map(entries) = &mut node.value else {
         return None;

@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::hmac;
 
 /// A text that must not be shown.
@@ -38,6 +40,12 @@ impl Secret {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes());
         let own = hmac::sign(&key, self.0.as_bytes());
         hmac::verify(&key, presented, own.as_ref()).is_ok()
+    }
+
+    /// The bytes that it stands for, if it is Base64, with or without `whsec_` before it (Standard Webhooks).
+    pub fn webhook_key(&self) -> Option<Vec<u8>> {
+        let text = self.0.strip_prefix("whsec_").unwrap_or(&self.0);
+        BASE64.decode(text).ok().filter(|key| !key.is_empty())
     }
 
     /// Reads `${env:NAME}`, `${file:/path}` (one line end at the end is dropped), or the text itself.

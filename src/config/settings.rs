@@ -13,6 +13,8 @@ use std::time::Duration;
 use http::{HeaderName, Method, Uri};
 
 use super::answers::AnswerRules;
+use super::asking::Asking;
+use super::callbacks::Callbacks;
 use super::callers::{ListenTls, PrincipalPart};
 use super::database::DatabaseUrl;
 use super::encryption::EncryptionKey;
@@ -170,6 +172,8 @@ pub struct Upstream {
     pub accept_close_framed: bool,
     /// Does every effect get a connection of its own? Always for opaque upstreams.
     pub fresh_connections: bool,
+    /// Where its callbacks arrive; `None`: nobody listens for any.
+    pub callbacks: Option<Arc<Callbacks>>,
 }
 
 /// Files for TLS towards an upstream, PEM.
@@ -242,6 +246,8 @@ pub struct Protect {
     pub answers: AnswerRules,
     /// The rules of admission and settling.
     pub policy: Arc<Policy>,
+    /// What the steps of settling ask.
+    pub asking: Asking,
     /// How long a repeat waits for the operation in flight.
     pub join: Duration,
     /// How long after the first one an equal request is its repeat, where neither has a key; `None`:
@@ -336,6 +342,19 @@ pub enum Route<'a> {
 }
 
 impl Upstream {
+    /// The rules of all its effects, those of unlisted requests last.
+    pub fn protects(&self) -> impl Iterator<Item = &Arc<Protect>> {
+        let listed = self.effects.iter().filter_map(|effect| match &effect.action {
+            Action::Protect(protect) => Some(protect),
+            Action::Pass => None,
+        });
+        let unlisted = match &self.unlisted {
+            Unlisted::Protect(protect) => Some(protect),
+            Unlisted::Observe | Unlisted::Pass | Unlisted::Deny => None,
+        };
+        listed.chain(unlisted)
+    }
+
     /// What becomes of a request. Safe methods that no effect lists pass. A path that would be an
     /// effect only for a server that takes `%2F` for a slash is denied.
     pub fn route(&self, method: &Method, path: &RequestPath) -> Route<'_> {

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 
 use crate::config;
-use crate::expression::AnswerFacts;
+use crate::expression::{AnswerFacts, PathParams};
 use crate::protocol::command::Grant;
 use crate::protocol::ids::UpstreamId;
 use crate::protocol::outcome::{Answer, AnswerClass, StoredRequest};
 use crate::protocol::policy::AnswerTable;
-use crate::upstream::{EffectPool, Endpoint, Outbound, PassThrough, UnfitRequest};
+use crate::upstream::{EffectPool, Endpoint, Outbound, PassThrough, Questions, UnfitRequest};
 use crate::wire::overheard::Overheard;
 use crate::wire::{identify, keys};
 
@@ -32,6 +32,10 @@ pub struct Gateway {
     pub pool: EffectPool,
     /// The way of everything else.
     pub pass: PassThrough<Overheard<Incoming>>,
+    /// The way of questions about effects, and of what undoes them.
+    pub questions: Questions,
+    /// The way to the application that takes its callbacks, where there is one.
+    pub application: Option<Questions>,
 }
 
 /// All upstreams of a config.
@@ -95,7 +99,8 @@ impl Gateway {
     /// Loads a stored request for a resend. Its answer is read by the rules of the route that matches
     /// it now; where none does, by the contract's own table.
     pub fn reload(&self, request: &StoredRequest) -> Result<Load, UnfitRequest> {
-        let rules = self.protect_of(request).map_or(Rules::Contract, Rules::Of);
+        let route = self.route_of(request);
+        let rules = route.map_or(Rules::Contract, |(protect, _)| Rules::Of(protect));
         self.loaded(request, rules)
     }
 
@@ -126,12 +131,15 @@ impl Gateway {
         self.config.capability.conditional && identify::carries_condition(fields)
     }
 
-    fn protect_of(&self, request: &StoredRequest) -> Option<Arc<config::Protect>> {
+    /// The rules of a stored request as the config has them now, and what its path captured.
+    pub fn route_of(&self, request: &StoredRequest) -> Option<(Arc<config::Protect>, PathParams)> {
         let method = http::Method::from_bytes(&request.method).ok()?;
         let target = http::uri::PathAndQuery::from_maybe_shared(request.target.clone()).ok()?;
         let path = crate::expression::RequestPath::parse(target.path()).ok()?;
         match self.config.route(&method, &path) {
-            config::Route::Protect { protect, .. } => Some(Arc::clone(protect)),
+            config::Route::Protect {
+                protect, params, ..
+            } => Some((Arc::clone(protect), params)),
             config::Route::Pass | config::Route::Observe | config::Route::Deny => None,
         }
     }

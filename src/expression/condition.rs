@@ -132,6 +132,11 @@ fn asked(program: &Program, facts: &AnswerFacts<'_>) -> Truth {
 }
 
 impl<'a> AnswerFacts<'a> {
+    /// Does it say that its content is JSON, and is it there?
+    pub fn is_json(&self) -> bool {
+        self.json_body().is_some()
+    }
+
     /// The content, if it is whole and says that it is JSON, as it stands.
     pub(super) fn json_body(&self) -> Option<&'a [u8]> {
         let body = self.body?;

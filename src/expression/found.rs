@@ -206,7 +206,7 @@ mod tests {
     use http::{HeaderMap, Method};
 
     use super::*;
-    use crate::expression::PathParams;
+    use crate::expression::{OperationFacts, PathParams};
 
     fn request<'a>(
         headers: &'a HeaderMap,
@@ -221,7 +221,11 @@ mod tests {
             headers,
             body,
             token: None,
-            operation: Some("pay:o42"),
+            operation: Some(OperationFacts {
+                id: "pay:o42",
+                key: None,
+                reference: "r",
+            }),
         }
     }
 

@@ -41,8 +41,19 @@ pub struct RequestFacts<'a> {
     pub body: &'a [u8],
     /// The caller's token, if it presented a readable one.
     pub token: Option<FencingToken>,
-    /// The operation's id, where it is known already.
-    pub operation: Option<&'a str>,
+    /// The operation, where it is known already.
+    pub operation: Option<OperationFacts<'a>>,
+}
+
+/// What is known of the operation that a request is.
+#[derive(Clone, Copy, Debug)]
+pub struct OperationFacts<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// The key that it was sent under; `None` where the upstream honours none.
+    pub key: Option<&'a str>,
+    /// The digest of its identity that may have been sent with it.
+    pub reference: &'a str,
 }
 
 /// A named part of a request.
@@ -136,7 +147,10 @@ impl Member {
                 let token = facts.token.ok_or(WhyMissing::Absent)?;
                 Ok(Cow::Owned(token.to_string()))
             }
-            Self::OperationId => facts.operation.map(Cow::Borrowed).ok_or(WhyMissing::Absent),
+            Self::OperationId => {
+                let operation = facts.operation.ok_or(WhyMissing::Absent)?;
+                Ok(Cow::Borrowed(operation.id))
+            }
             Self::Incarnation => Ok(Cow::Borrowed(INCARNATION)),
         }
     }

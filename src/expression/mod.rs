@@ -29,7 +29,7 @@ pub use condition::{AnswerFacts, Condition, Truth};
 pub use found::{FoundCondition, Pick, RequestCondition};
 pub use graphql::GraphQl;
 pub use interpreter::{ExpressionError, Reference, Root};
-pub use member::{JsonPointer, Member, Missing, RequestFacts, WhyMissing};
+pub use member::{JsonPointer, Member, Missing, OperationFacts, RequestFacts, WhyMissing};
 pub use path::{AmbiguousPath, PathParams, PathTemplate, PathTemplateError, RequestPath};
 pub use template::{Template, TemplateError};
 pub use xml::XmlPath;

@@ -106,15 +106,43 @@ impl Template {
         Ok(rest)
     }
 
-    /// The text for one request.
+    /// The text for one request: an identity, or a name.
     pub fn render(&self, facts: &RequestFacts<'_>) -> Result<String, Missing> {
+        let alone = self.parts.len() == 1;
+        self.write(facts, |out, value| {
+            if alone {
+                out.push_str(value);
+            } else {
+                encode_into(out, value, |c| self.escapes(c));
+            }
+        })
+    }
+
+    /// The text as part of a request's target: in every value, all but unreserved characters (RFC 3986, 2.3)
+    /// are escaped, so that none of them ends the value.
+    pub fn render_for_target(&self, facts: &RequestFacts<'_>) -> Result<String, Missing> {
+        let unreserved = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~');
+        self.write(facts, |out, value| {
+            encode_into(out, value, |c| !unreserved(c));
+        })
+    }
+
+    /// The text with its values as they are, for what encodes the whole of it.
+    pub fn render_plainly(&self, facts: &RequestFacts<'_>) -> Result<String, Missing> {
+        self.write(facts, |out, value| out.push_str(value))
+    }
+
+    fn write(
+        &self,
+        facts: &RequestFacts<'_>,
+        append: impl Fn(&mut String, &str),
+    ) -> Result<String, Missing> {
         let computes = self
             .parts
             .iter()
             .any(|part| matches!(part, Part::Computed(_)));
         let scope = computes.then(|| Scope::of_request(&self.references(), facts));
         let scope = scope.transpose()?;
-        let alone = self.parts.len() == 1;
         let mut out = String::new();
         for part in &self.parts {
             let value = match part {
@@ -125,10 +153,7 @@ impl Template {
                 Part::Member(member) => member.read(facts)?,
                 Part::Computed(program) => Cow::Owned(compute(program, scope.as_ref())?),
             };
-            if alone {
-                return Ok(value.into_owned());
-            }
-            encode_into(&mut out, &value, |c| self.escapes(c));
+            append(&mut out, &value);
         }
         Ok(out)
     }

@@ -13,15 +13,19 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::front::Front;
+use super::callbacks::CallbackFront;
+use super::front::{Content, Front};
 use super::listener;
 use super::tls::InboundTls;
 use crate::dispatch::live::Live;
 use crate::protocol::ids::UpstreamId;
+use crate::wire::caller::Caller;
 
 /// All doors.
 #[derive(Default)]
@@ -37,12 +41,32 @@ pub struct Place {
     pub address: SocketAddr,
     /// The upstream behind it.
     pub upstream: UpstreamId,
+    /// Who comes in by it.
+    pub way: Way,
+}
+
+/// Who comes in by a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// Callers, who want something of the upstream.
+    ToUpstream,
+    /// The upstream itself, which calls back.
+    FromUpstream,
+}
+
+/// What answers behind a door.
+#[derive(Clone)]
+pub enum Face {
+    /// Callers.
+    Callers(Front),
+    /// The upstream's callbacks.
+    Callbacks(CallbackFront),
 }
 
 /// What is behind one.
 pub struct Behind {
     /// What answers.
-    pub front: Front,
+    pub face: Face,
     /// How connections are accepted from now on; `None`: in the clear.
     pub tls: Option<InboundTls>,
 }
@@ -63,6 +87,20 @@ struct Door {
     place: Place,
     in_force: Live<InForce>,
     closing: CancellationToken,
+}
+
+impl Face {
+    /// Answers a request of whoever is at the other end.
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        caller: &Caller,
+    ) -> Response<Content> {
+        match self {
+            Self::Callers(front) => front.answer(request, caller).await,
+            Self::Callbacks(front) => front.answer(request).await,
+        }
+    }
 }
 
 impl Doors {
@@ -124,7 +162,8 @@ impl Doors {
 impl Door {
     fn put(&mut self, place: Place, behind: Behind) {
         let before = self.in_force.now();
-        let stay = self.place.upstream == place.upstream && before.behind.trusts_as(&behind);
+        let same = (&self.place.upstream, self.place.way) == (&place.upstream, place.way);
+        let stay = same && before.behind.trusts_as(&behind);
         self.place = place;
         if stay {
             let connections = Arc::clone(&before.connections);
@@ -181,6 +220,7 @@ impl Place {
     /// Port 0 is a new port each time: there it is the upstream that tells them apart.
     fn is_at(&self, other: &Self) -> bool {
         self.address == other.address
-            && (self.address.port() != 0 || self.upstream == other.upstream)
+            && (self.address.port() != 0
+                || (&self.upstream, self.way) == (&other.upstream, other.way))
     }
 }

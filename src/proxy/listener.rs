@@ -83,7 +83,7 @@ pub(super) async fn serve(
                 if !now.admits(&from.accepted) {
                     return Ok::<_, Infallible>(front::outlasted(request.method()));
                 }
-                Ok(now.behind.front.answer(request, &from.caller).await)
+                Ok(now.behind.face.answer(request, &from.caller).await)
             }
         });
     let connections = TaskTracker::new();

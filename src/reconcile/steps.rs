@@ -8,20 +8,28 @@
 use std::time::Duration;
 
 use super::Reconciler;
+use super::asking::is_settled;
+use super::breaker::Turn as BreakerTurn;
 use crate::config::KeyRule;
+use crate::dispatch::attempt::Report;
 use crate::dispatch::waiters::Ended;
-use crate::protocol::command::{Park, Resend};
+use crate::protocol::command::{Park, Resend, Turn};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{IdentityOrigin, Operation, Parked, State};
-use crate::protocol::outcome::Unsent;
+use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::plan::{self, Step};
+use crate::protocol::steps::StepIndex;
 use crate::protocol::time::Millis;
 use crate::store::{Resent, StoreError};
 
 /// How long a listener may take to close and record its end.
 const CLOSING: Duration = Duration::from_secs(5);
+
+/// Pause before an upstream that is away is asked again, in milliseconds; where it stays away, it is left
+/// alone for longer.
+const AWAY_FIRST: u64 = 1_000;
 
 /// Longest pause between two tries to reach an upstream that is away.
 const AWAY: Duration = Duration::from_secs(30);
@@ -35,10 +43,15 @@ enum Paused {
     UntilDrain,
 }
 
+/// A pause that is longer than this is not sat out here: there are others to settle.
+const SHORT: Millis = Millis(1_000);
+
 /// What a step left.
-enum After {
+pub(super) enum After {
     /// Plan again.
     Again,
+    /// Plan again after this pause.
+    Later(Millis),
     /// Nothing to do now.
     Done,
 }
@@ -68,29 +81,97 @@ impl Reconciler {
             {
                 return Ok(());
             }
-            let after = match self.next_step(&stored.operation).await? {
-                Step::Nothing | Step::Await => After::Done,
-                Step::CloseThenPlan { after } => match self.pause(after).await {
-                    Paused::Fully => {
-                        self.close_listener(key).await;
-                        After::Again
-                    }
-                    Paused::UntilDrain => After::Done,
-                },
-                Step::Resend { after } => match self.pause(after).await {
-                    Paused::Fully => self.send_again(&stored.operation, &mut away).await?,
-                    Paused::UntilDrain => After::Done,
-                },
-                Step::Park(why) => {
-                    self.park(&stored.operation, why).await?;
-                    After::Done
-                }
-            };
-            match after {
+            let step = self.next_step(&stored.operation).await?;
+            match self.take(&stored.operation, step, &mut away).await? {
                 After::Again => {}
+                After::Later(pause) if pause <= SHORT => match self.pause(pause).await {
+                    Paused::Fully => {}
+                    Paused::UntilDrain => return Ok(()),
+                },
+                After::Later(pause) => {
+                    self.wake_later(key, pause);
+                    return Ok(());
+                }
                 After::Done => return Ok(()),
             }
         }
+    }
+
+    /// Takes a step that is due, or says when it is.
+    async fn take(
+        &self,
+        operation: &Operation,
+        step: Step,
+        away: &mut Duration,
+    ) -> Result<After, StoreError> {
+        let due = match step {
+            Step::Nothing | Step::Await => return Ok(After::Done),
+            // A callback wakes us; and if none comes, the end of its time does.
+            Step::Listen { left } => return Ok(After::Later(left)),
+            Step::Park(why) => {
+                self.park(operation, why).await?;
+                return Ok(After::Done);
+            }
+            Step::CloseThenPlan { after }
+            | Step::Resend { after }
+            | Step::Ask { after, .. }
+            | Step::Void { after, .. } => after,
+        };
+        if due > Millis::default() {
+            return Ok(After::Later(due));
+        }
+        if let Some(left) = self.left_alone(operation, step) {
+            return Ok(After::Later(left));
+        }
+        match step {
+            Step::CloseThenPlan { .. } => {
+                self.close_listener(&operation.key).await;
+                Ok(After::Again)
+            }
+            Step::Resend { .. } => self.send_again(operation, away).await,
+            Step::Ask { step, .. } | Step::Void { step, .. } => self.ask_of(operation, step).await,
+            Step::Nothing | Step::Await | Step::Listen { .. } | Step::Park(_) => Ok(After::Done),
+        }
+    }
+
+    /// For how long its upstream is still left alone, if the step would go there.
+    fn left_alone(&self, operation: &Operation, step: Step) -> Option<Millis> {
+        match step {
+            Step::Resend { .. } | Step::Ask { .. } | Step::Void { .. } => {
+                let now = self.dispatcher.clock.now().boottime;
+                match self.breaker_of(&operation.key.upstream).turn(now) {
+                    BreakerTurn::Now => None,
+                    BreakerTurn::After(left) => Some(left),
+                }
+            }
+            Step::Nothing
+            | Step::Await
+            | Step::Listen { .. }
+            | Step::CloseThenPlan { .. }
+            | Step::Park(_) => None,
+        }
+    }
+
+    /// A question, or an undo.
+    async fn ask_of(&self, operation: &Operation, step: StepIndex) -> Result<After, StoreError> {
+        let key = &operation.key;
+        let gateways = self.gateways.now();
+        let Some(gateway) = gateways.by_id(&key.upstream) else {
+            hold_back(key, "the config no longer has its upstream");
+            return Ok(After::Done);
+        };
+        let read = self.dispatcher.register.read();
+        let Some(stored) = read.operation(key, true).await? else {
+            return Ok(After::Done);
+        };
+        if operation.settle.steps.at(step).is_some_and(|it| it.void().is_some()) {
+            return self.undo(gateway, stored, step).await;
+        }
+        Ok(match self.ask(gateway, stored, step).await? {
+            None => After::Later(Millis(AWAY_FIRST)),
+            Some(weighed) if is_settled(weighed.state.as_ref()) => After::Done,
+            Some(_) => After::Again,
+        })
     }
 
     async fn next_step(&self, operation: &Operation) -> Result<Step, StoreError> {
@@ -150,16 +231,17 @@ impl Reconciler {
         let connection = match gateway.pool.reserve().await {
             Ok(connection) => connection,
             Err(unreachable) => {
+                let now = self.dispatcher.clock.now().boottime;
+                self.breaker_of(&key.upstream).failed(now);
                 tracing::warn!(
                     operation = %key.id,
                     upstream = %key.upstream,
                     error = %unreachable,
                     "the upstream is away; settling waits"
                 );
-                self.pause(Millis(u64::try_from(away.as_millis()).unwrap_or(u64::MAX)))
-                    .await;
+                let pause = Millis(u64::try_from(away.as_millis()).unwrap_or(u64::MAX));
                 *away = (*away * 2).min(AWAY);
-                return Ok(After::Again);
+                return Ok(After::Later(pause));
             }
         };
         if self.dispatcher.supervisor.is_draining() {
@@ -187,6 +269,7 @@ impl Reconciler {
                 };
                 let told = self.dispatcher.send_again(permit, connection, load);
                 let ended = told.await;
+                self.note_exchange(key, ended.as_ref().ok());
                 self.note_settled(operation, ended.is_ok()).await;
                 Ok(After::Again)
             }
@@ -196,6 +279,24 @@ impl Reconciler {
                 self.park(operation, why).await?;
                 Ok(After::Done)
             }
+        }
+    }
+
+    /// What an attempt shows of how its upstream fares.
+    fn note_exchange(&self, key: &OperationKey, report: Option<&Report>) {
+        let evidence = match report {
+            Some(Report::Recorded { evidence, .. } | Report::Unrecorded { evidence, .. }) => {
+                evidence
+            }
+            Some(Report::PassedOn(_)) | None => return,
+        };
+        let breaker = self.breaker_of(&key.upstream);
+        match evidence {
+            Evidence::Answered { .. } => breaker.answered(),
+            Evidence::Interrupted { .. } => {
+                breaker.failed(self.dispatcher.clock.now().boottime);
+            }
+            Evidence::NotSent(_) => {}
         }
     }
 
@@ -225,7 +326,7 @@ impl Reconciler {
         }
     }
 
-    async fn park(&self, operation: &Operation, why: Parked) -> Result<(), StoreError> {
+    pub(super) async fn park(&self, operation: &Operation, why: Parked) -> Result<(), StoreError> {
         let key = operation.key.clone();
         let park = Park {
             key: key.clone(),
@@ -240,15 +341,31 @@ impl Reconciler {
                 reason = why.reason(),
                 "an operation needs a person: `fencepost operations show`, then `resolve`"
             );
-            self.dispatcher.waiters.publish(Ended {
-                key,
-                turn: operation.turn(),
-                attempt: None,
-                state,
-                evidence: None,
-            });
+            self.tell(operation, state, operation.turn());
         }
         Ok(())
+    }
+
+    /// Tells everybody who waits for it where it stands now.
+    pub(super) fn tell(&self, operation: &Operation, state: State, turn: Turn) {
+        if !state.is_unsettled() {
+            let took = self.dispatcher.clock.now().age_at_most(&operation.first_seen);
+            let metrics = &self.dispatcher.metrics;
+            metrics.settled_after(took.unwrap_or_default());
+            tracing::info!(
+                operation = %operation.key.id,
+                upstream = %operation.key.upstream,
+                state = state.word(),
+                "settled"
+            );
+        }
+        self.dispatcher.waiters.publish(Ended {
+            key: operation.key.clone(),
+            turn,
+            attempt: None,
+            state,
+            evidence: None,
+        });
     }
 }
 
@@ -265,7 +382,7 @@ fn is_sent_otherwise(operation: &Operation, now: Option<&KeyRule>) -> bool {
 }
 
 /// It is not given to a person: a config that is put right settles it, as long as its key counts.
-fn hold_back(key: &OperationKey, why: &'static str) {
+pub(super) fn hold_back(key: &OperationKey, why: &'static str) {
     tracing::error!(
         operation = %key.id,
         upstream = %key.upstream,

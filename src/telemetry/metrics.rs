@@ -85,6 +85,7 @@ struct Inner {
     settle: Histogram,
     store: StoreMetrics,
     reloads: Family<OneLabel, Counter>,
+    callbacks: Family<HeardLabels, Counter>,
     upstream: Histogram,
     wait: Family<OneLabel, Histogram, fn() -> Histogram>,
 }
@@ -106,6 +107,12 @@ struct ReasonLabels {
 struct FindingLabels {
     route: Arc<str>,
     finding: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HeardLabels {
+    upstream: Arc<str>,
+    heard: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -144,6 +151,15 @@ impl Metrics {
     /// The config was read again: `applied`, `invalid` or `refused`.
     pub fn config_reloaded(&self, result: &'static str) {
         self.0.reloads.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// The upstream called back, and `heard` came of it.
+    pub fn called_back(&self, upstream: &str, heard: &'static str) {
+        let labels = HeardLabels {
+            upstream: upstream.into(),
+            heard,
+        };
+        self.0.callbacks.get_or_create(&labels).inc();
     }
 
     /// A request for an effect was answered.
@@ -360,6 +376,11 @@ impl Inner {
                 r,
                 "config_reloads",
                 "Configs read again while running, by what became of them",
+            ),
+            callbacks: counted(
+                r,
+                "callbacks",
+                "Callbacks that came, by what was heard of them",
             ),
             upstream: histogram(
                 r,

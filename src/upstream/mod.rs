@@ -18,6 +18,7 @@ mod endpoint;
 mod evidence;
 mod exchange;
 mod fields;
+mod look_up;
 mod onward;
 mod outbound;
 mod pass_through;
@@ -28,6 +29,7 @@ mod stream;
 
 pub use connect::Unreachable;
 pub use endpoint::{Endpoint, EndpointError, TlsMaterial};
+pub use look_up::{Questions, Unanswered};
 pub use onward::{Arrival, Incomplete, Onward, Oversized, Passing, PassingBody, onward};
 pub use outbound::{Outbound, UnfitRequest};
 pub use pass_through::{PassThrough, PassThroughError};

@@ -146,7 +146,7 @@ pub fn pass_back(headers: &HeaderMap, method: &Method, status: StatusCode) -> He
 }
 
 /// May a field of an answer reach the caller? It must not pose as ours.
-pub(super) fn answers(name: &str) -> bool {
+pub fn answers(name: &str) -> bool {
     !(is_hop_by_hop(name) || FRAMING.contains(&name) || is_ours(name))
 }
 

@@ -47,12 +47,11 @@ pub(super) fn principal(
     if upstream.principal.is_empty() {
         return Ok(Principal::None);
     }
-    let mut context = digest::Context::new(&digest::SHA256);
-    context.update(VERSION);
+    let mut context = begun();
     for part in &upstream.principal {
         match part {
             PrincipalPart::Header(name) => match one(headers, name)? {
-                None => context.update(&[ABSENT_HEADER]),
+                None => absent_header(&mut context),
                 Some(value) => update(&mut context, HEADER, value),
             },
             PrincipalPart::Certificate(name) => {
@@ -61,9 +60,38 @@ pub(super) fn principal(
             }
         }
     }
+    Ok(hashed(context))
+}
+
+/// Of a request whose headers, all that count, had these values.
+pub fn of_headers<'v>(values: impl ExactSizeIterator<Item = Option<&'v str>>) -> Principal {
+    if values.len() == 0 {
+        return Principal::None;
+    }
+    let mut context = begun();
+    for value in values {
+        match value {
+            None => absent_header(&mut context),
+            Some(value) => update(&mut context, HEADER, value.as_bytes()),
+        }
+    }
+    hashed(context)
+}
+
+fn begun() -> digest::Context {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(VERSION);
+    context
+}
+
+fn hashed(context: digest::Context) -> Principal {
     let digest = context.finish();
     let hash = digest.as_ref().first_chunk().copied().unwrap_or_default();
-    Ok(Principal::Hashed(hash))
+    Principal::Hashed(hash)
+}
+
+fn absent_header(context: &mut digest::Context) {
+    context.update(&[ABSENT_HEADER]);
 }
 
 fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, Fault> {

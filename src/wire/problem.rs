@@ -12,6 +12,7 @@
 //! What it does not do: decide (`protocol`), or shape errors like a vendor's own.
 
 mod row;
+mod undone;
 mod wording;
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use super::reply::{Reply, Source};
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::rejection::Rejection;
 
+pub use undone::undone;
 pub use row::{Retry, Row};
 use wording::Wording;
 

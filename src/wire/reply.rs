@@ -67,7 +67,7 @@ impl Reply {
 
     /// Adds stored fields, after those already there. Names and values came from a header map, so
     /// that all of them can be written again.
-    pub(super) fn append<'f>(&mut self, fields: impl Iterator<Item = &'f (Bytes, Bytes)>) {
+    pub fn append<'f>(&mut self, fields: impl Iterator<Item = &'f (Bytes, Bytes)>) {
         for (name, value) in fields {
             let name = HeaderName::from_bytes(name);
             let value = HeaderValue::from_maybe_shared(value.clone());

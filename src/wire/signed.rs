@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::HeaderMap;
 use ring::hmac;
 
-use crate::config::{HmacDigest, HmacEncoding, HmacHeader, Scheme, Signature};
+use crate::config::{HmacDigest, HmacEncoding, HmacHeader, Scheme, Secret, Signature};
 
 /// Signatures that one header may list; senders list one for each secret that is being rotated.
 const MOST_LISTED: usize = 16;
@@ -100,24 +100,14 @@ fn standard(
             sent.push(BASE64.decode(digest).map_err(|_| Unproven::Unreadable)?);
         }
     }
-    let keys: Vec<hmac::Key> = standard_secrets(signature)
+    // One that cannot be read verifies nothing; `check` refuses it.
+    let secrets = signature.secrets.iter().filter_map(Secret::webhook_key);
+    let keys: Vec<hmac::Key> = secrets
         .map(|secret| hmac::Key::new(hmac::HMAC_SHA256, &secret))
         .collect();
     let signed = [id.as_bytes(), b".", time.as_bytes(), b".", body];
     any_signed(&keys, &sent, &signed)?;
     in_time(time, signature.tolerance, now)
-}
-
-/// `whsec_` and Base64. One that cannot be read verifies nothing; `check` refuses it.
-fn standard_secrets(signature: &Signature) -> impl Iterator<Item = Vec<u8>> {
-    let secrets = signature.secrets.iter();
-    secrets.filter_map(|secret| standard_secret(secret.expose()))
-}
-
-/// The bytes of a secret as Standard Webhooks writes it; `None` if it is none.
-pub fn standard_secret(text: &str) -> Option<Vec<u8>> {
-    let text = text.strip_prefix("whsec_").unwrap_or(text);
-    BASE64.decode(text).ok().filter(|secret| !secret.is_empty())
 }
 
 fn in_header(

@@ -38,8 +38,7 @@ fn listen(
     taken: &mut Taken,
 ) -> Option<SocketAddr> {
     let field = fields.need("listen")?;
-    let listen = address(&field)?;
-    taken.claim(listen, &field);
+    let listen = claimed(&field, taken)?;
     if !listen.ip().is_loopback() && !principal_chosen {
         field.error(
             "whoever reaches this address shares one space of operation ids: listen on a loopback \
@@ -50,6 +49,13 @@ fn listen(
     Some(listen)
 }
 
+/// An address that nobody else listens on.
+pub(super) fn claimed(field: &Field<'_>, taken: &mut Taken) -> Option<SocketAddr> {
+    let listen = address(field)?;
+    taken.claim(listen, field);
+    Some(listen)
+}
+
 /// Also where what it says of them cannot be read: that is another problem.
 fn asks_for_certificates(tls: &Field<'_>) -> bool {
     let fields = tls.is_map().then(|| tls.map()).flatten();
@@ -57,7 +63,7 @@ fn asks_for_certificates(tls: &Field<'_>) -> bool {
 }
 
 /// `{ cert: FILE, key: FILE, client_ca: FILE, client: require }`.
-fn listen_tls(field: &Field<'_>) -> Option<ListenTls> {
+pub(super) fn listen_tls(field: &Field<'_>) -> Option<ListenTls> {
     let mut fields = field.map()?;
     let cert = fields.need("cert").and_then(|field| file(&field));
     let key = fields.need("key").and_then(|field| file(&field));

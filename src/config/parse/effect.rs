@@ -11,10 +11,11 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 use super::fence::{Fenced, fence};
-use super::settle::settle;
+use super::settle::{Around, Settled, settle};
 use super::{answers, means, value};
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
+use crate::config::problems::Place;
 use crate::config::scalar::{self, DURATION, SIZE};
 use crate::config::settings::{
     Action, EffectRule, Identity, KeyRule, Limits, Methods, Mode, Protect,
@@ -41,6 +42,10 @@ pub(super) struct Context {
     pub(super) answers: AnswerRules,
     pub(super) timeouts: Timeouts,
     pub(super) limits: Limits,
+    /// Does anybody listen for callbacks?
+    pub(super) calls_back: bool,
+    /// Where the config names the profile, and everything stands that the profile brings.
+    pub(super) profile: Option<Place>,
 }
 
 /// Reads an item of `effects`.
@@ -142,7 +147,17 @@ pub(super) fn protect(
             .read("a duration (`5m`), or `never`", scalar::millis)
             .map(Some)
     });
-    let (resend, keep_request) = settle(fields, context.capability);
+    let around = Around {
+        capability: context.capability,
+        path,
+        calls_back: context.calls_back,
+        profile: context.profile,
+    };
+    let Settled {
+        steps,
+        asking,
+        keep_request,
+    } = settle(fields, around);
     let answers = answers::layer(&context.answers, fields.take("answers").as_ref());
     let (body_limit, answer_limit) = limits(fields, context.limits);
     let uncertain_status = fields.or("uncertain_status", DEFAULT_UNCERTAIN, |field| {
@@ -165,11 +180,12 @@ pub(super) fn protect(
             settle: SettlePolicy {
                 capability: context.capability,
                 key: context.key.as_ref().map(|key| key.policy),
-                resend,
+                steps,
             },
             timeouts: context.timeouts,
             keep_request,
         }),
+        asking,
         join,
         blind_retry,
         body_limit,

@@ -7,6 +7,8 @@
 //! What it does not do: report success. A config that was built beside an error is thrown away.
 
 mod answers;
+mod asking;
+mod callbacks;
 mod callers;
 mod effect;
 mod fence;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::Uri;
 
 use super::effect::{self, Context};
-use super::{NAME, Taken, answers, callers, is_name, observed, tls_files, value};
+use super::{NAME, Taken, answers, callbacks, callers, is_name, observed, tls_files, value};
 use crate::config::answers::AnswerRules;
 use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
@@ -46,7 +46,7 @@ pub(super) fn upstream(
     if !is_name(name) {
         field.error(format!("`{name}` is not {NAME}"));
     }
-    let profile = profile_of(field);
+    let profile = profile_of(field).map(|profile| profile.for_upstream(field.node()));
     let mut table = AnswerRules::contract();
     let Some(profile) = profile else {
         return merged(name, field, &table, (mode, limits), taken);
@@ -80,15 +80,21 @@ fn merged(
     let mut fields = field.map()?;
     let profile = fields.take("profile").map(|field| field.at());
     let mode = super::mode(&mut fields, mode);
-    fields.refuse_later(&["hosts", "callbacks"]);
+    fields.refuse_later(&["hosts"]);
     let id = id(&mut fields, name, taken);
     let callers = callers::callers(&mut fields, taken);
     let url = fields.need("url").and_then(|field| url(&field));
     let tls = tls(&mut fields, url.as_ref());
     let capability = capability(&mut fields);
     let key = key(&mut fields, capability, &callers.principal);
+    let callbacks = fields
+        .take("callbacks")
+        .and_then(|field| callbacks::callbacks(&field, &callers.principal, limits, taken))
+        .map(Arc::new);
     let context = Context {
         mode,
+        calls_back: callbacks.is_some(),
+        profile,
         capability,
         key,
         answers: answers::layer(base, fields.take("answers").as_ref()),
@@ -119,6 +125,7 @@ fn merged(
         timeouts: context.timeouts,
         accept_close_framed,
         fresh_connections,
+        callbacks,
     })
 }
 
@@ -175,10 +182,18 @@ fn capability(fields: &mut Fields<'_>) -> Capability {
     };
     let alone = items.len() == 1;
     for item in items {
-        let known = [("conditional", 'c'), ("idempotent", 'i'), ("opaque", 'o')];
-        match item.choice_or_later(&known, &["query", "callback"]) {
+        let known = [
+            ("conditional", 'c'),
+            ("idempotent", 'i'),
+            ("query", 'q'),
+            ("callback", 'b'),
+            ("opaque", 'o'),
+        ];
+        match item.choice(&known) {
             Some('c') => all.conditional = true,
             Some('i') => all.idempotent = true,
+            Some('q') => all.query = true,
+            Some('b') => all.callback = true,
             Some(_) if !alone => item.error("`opaque` means that there is nothing else"),
             Some(_) | None => {}
         }

@@ -159,7 +159,7 @@ impl Root {
         match self {
             Self::Request => Some(&["method", "path"]),
             Self::Token => Some(&["generation"]),
-            Self::Operation => Some(&["id"]),
+            Self::Operation => Some(&["id", "key", "reference"]),
             Self::Response => Some(&["status", "headers", "body"]),
             Self::Path | Self::Query | Self::Headers | Self::Body | Self::Form => None,
         }

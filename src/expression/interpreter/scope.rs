@@ -187,8 +187,11 @@ fn root_of_request<'v>(root: Root, named: &Named, facts: &RequestFacts<'v>) -> F
             )]))
         }
         Root::Operation => {
-            let id = facts.operation.ok_or_else(|| absent(WhyMissing::Absent))?;
-            Ok(values::texts([("id".into(), id.into())]))
+            let operation = facts.operation.ok_or_else(|| absent(WhyMissing::Absent))?;
+            let always = [("id", operation.id), ("reference", operation.reference)];
+            let key = operation.key.map(|key| ("key", key));
+            let all = always.into_iter().chain(key);
+            Ok(values::texts(all.map(|(name, value)| (name.into(), value.into()))))
         }
         // No request has one: `Program::compile` refuses it where there is none.
         Root::Response => Err(absent(WhyMissing::Absent)),

@@ -11,7 +11,7 @@ use super::commits::{Counting, bench, lost, of_records, stored};
 use super::*;
 use crate::dispatch::live::Live;
 use crate::protocol::operation::State;
-use crate::proxy::doors::{Behind, InForce};
+use crate::proxy::doors::{Behind, Face, InForce};
 use crate::proxy::front::{Front, Shared};
 use crate::proxy::listener;
 use crate::wire::body::BodyBudget;
@@ -210,7 +210,10 @@ async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
     let front = Front::new(shared, Arc::clone(&bench.gateways[0]));
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    let behind = Behind { front, tls: None };
+    let behind = Behind {
+        face: Face::Callers(front),
+        tls: None,
+    };
     let in_force = Live::new(Arc::new(InForce::first(behind, &closing)));
     let serving = listener::serve(socket, in_force, closing);
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
