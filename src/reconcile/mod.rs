@@ -196,6 +196,8 @@ impl Reconciler {
             // Without the fence a fenced operation that listens looks as if nothing could help.
             Step::Await => operation.place.is_some() && !operation.is_acting(&living, &now),
             Step::CloseThenPlan { .. } | Step::Resend { .. } | Step::Park(_) => true,
+            // Nobody takes them yet: they are passed over, and nothing is lost by it.
+            Step::Ask { .. } | Step::Void { .. } | Step::Listen { .. } => false,
         }
     }
 }

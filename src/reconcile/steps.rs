@@ -69,7 +69,11 @@ impl Reconciler {
                 return Ok(());
             }
             let after = match self.next_step(&stored.operation).await? {
-                Step::Nothing | Step::Await => After::Done,
+                Step::Nothing
+                | Step::Await
+                | Step::Ask { .. }
+                | Step::Void { .. }
+                | Step::Listen { .. } => After::Done,
                 Step::CloseThenPlan { after } => match self.pause(after).await {
                     Paused::Fully => {
                         self.close_listener(key).await;

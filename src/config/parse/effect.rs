@@ -142,7 +142,7 @@ pub(super) fn protect(
             .read("a duration (`5m`), or `never`", scalar::millis)
             .map(Some)
     });
-    let (resend, keep_request) = settle(fields, context.capability);
+    let (steps, keep_request) = settle(fields, context.capability);
     let answers = answers::layer(&context.answers, fields.take("answers").as_ref());
     let (body_limit, answer_limit) = limits(fields, context.limits);
     let uncertain_status = fields.or("uncertain_status", DEFAULT_UNCERTAIN, |field| {
@@ -165,7 +165,7 @@ pub(super) fn protect(
             settle: SettlePolicy {
                 capability: context.capability,
                 key: context.key.as_ref().map(|key| key.policy),
-                resend,
+                steps,
             },
             timeouts: context.timeouts,
             keep_request,

@@ -7,7 +7,8 @@
 
 use crate::config::field::{Field, Fields};
 use crate::config::scalar::{self, DURATION};
-use crate::protocol::policy::{Capability, ResendPolicy};
+use crate::protocol::policy::Capability;
+use crate::protocol::steps::{ResendPolicy, Steps};
 use crate::protocol::time::Millis;
 
 const DEFAULT: ResendPolicy = ResendPolicy {
@@ -18,11 +19,8 @@ const DEFAULT: ResendPolicy = ResendPolicy {
 
 const MOST_ATTEMPTS: u64 = 1_000;
 
-/// Reads `settle` and `keep_request`: the resends, and whether the request is kept.
-pub(super) fn settle(
-    fields: &mut Fields<'_>,
-    capability: Capability,
-) -> (Option<ResendPolicy>, bool) {
+/// Reads `settle` and `keep_request`: the steps, and whether the request is kept.
+pub(super) fn settle(fields: &mut Fields<'_>, capability: Capability) -> (Steps, bool) {
     let keep = fields.or("keep_request", true, |field| {
         field.choice(&[("until-settled", true), ("never", false)])
     });
@@ -31,7 +29,7 @@ pub(super) fn settle(
         Some(field) => steps(&field, capability, keep),
     };
     // Without a resend nobody would ever read the bytes again.
-    (resend, keep && resend.is_some())
+    (Steps::resends(resend), keep && resend.is_some())
 }
 
 fn steps(field: &Field<'_>, capability: Capability, keep: bool) -> Option<ResendPolicy> {
