@@ -22,6 +22,7 @@ use crate::protocol::policy::{
     Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order, Ownership,
     PerGeneration, Policy, SettlePolicy, Timeouts, TokenMode,
 };
+use crate::protocol::steps::Steps;
 use crate::protocol::time::{Millis, Moment};
 use crate::protocol::view::{Living, Record, Unsettled, View};
 use crate::store::about::About;
@@ -140,15 +141,7 @@ impl Tables {
     }
 
     fn view(&self, command: &Command) -> View {
-        let key = match command {
-            Command::Admit(admit) => Some(&admit.key),
-            Command::Record(record) => Some(&record.key),
-            Command::Resend(resend) => Some(&resend.key),
-            Command::Park(park) => Some(&park.key),
-            Command::Resolve(resolve) => Some(&resolve.key),
-            Command::Note(note) => Some(&note.key),
-            Command::Steer(_) => None,
-        };
+        let key = command.operation();
         let found = key
             .and_then(|key| self.operations.get(key))
             .map(|(_, stored)| &stored.operation);
@@ -157,6 +150,9 @@ impl Tables {
             Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
+            | Command::Find(_)
+            | Command::BeginVoid(_)
+            | Command::Voided(_)
             | Command::Resolve(_)
             | Command::Note(_) => found.and_then(resource_of),
             Command::Steer(steer) => Some(steer.resource.clone()),
@@ -404,7 +400,7 @@ fn policy(value: KeyValue) -> Policy {
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
             }),
-            resend: None,
+            steps: Steps::none(),
         },
         timeouts: Timeouts {
             dispatch: Millis(5_000),

@@ -216,6 +216,9 @@ fn judged(view: &View, admit: &Admit) -> Option<(Changes, Admission)> {
         Reply::Recorded(_)
         | Reply::Resend(_)
         | Reply::Parked(_)
+        | Reply::Found(_)
+        | Reply::Void(_)
+        | Reply::Voided(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
         | Reply::Noted(_) => None,

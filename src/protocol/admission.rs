@@ -21,6 +21,7 @@ use super::outcome::Provenance;
 use super::policy::{FencePolicy, Ownership, PerGeneration, TokenMode};
 use super::rejection::Rejection;
 use super::repeat::is_corrected_after_refusal;
+use super::settling::Settling;
 use super::view::{Record, View};
 
 pub(super) fn admit(view: &View, admit: &Admit) -> Decision {
@@ -358,7 +359,7 @@ impl Desk<'_> {
                     round: super::ids::Round::default(),
                     first: None,
                 },
-                settle: policy.settle,
+                settle: policy.settle.clone(),
                 state: State::Intended,
                 attempts: Vec::new(),
                 admitted: 0,
@@ -367,6 +368,7 @@ impl Desk<'_> {
                 request_kept: policy.keep_request,
                 first_seen: admit.at,
                 changed: admit.at,
+                settling: Settling::default(),
             },
         };
         operation.place = place;
@@ -375,7 +377,8 @@ impl Desk<'_> {
         operation.fingerprint = admit.meaning.fingerprint;
         operation.members = admit.meaning.members.clone();
         operation.credentialed = admit.credentialed;
-        operation.settle = policy.settle;
+        operation.settle = policy.settle.clone();
+        operation.settling = Settling::default();
         operation.require = require;
         operation.state = State::Intended;
         operation.admitted = operation.admitted.saturating_add(1);

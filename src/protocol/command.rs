@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::fence::Fence;
+use super::finding::{Finding, Weighed};
 use super::ids::{
     AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceKey,
     Round, Sequence, TokenSource,
@@ -19,6 +20,7 @@ use super::policy::Policy;
 use super::rejection::Rejection;
 use super::time::{BootInstant, Millis, Moment};
 use super::view::{TwinNote, Unsettled};
+use super::void::{BeginVoid, VoidReply, Voided};
 
 /// One command.
 #[derive(Clone, Debug)]
@@ -31,6 +33,12 @@ pub enum Command {
     Resend(Resend),
     /// The reconciler has no step left.
     Park(Park),
+    /// A look-up or a callback found something out.
+    Find(Finding),
+    /// The reconciler asks to undo.
+    BeginVoid(BeginVoid),
+    /// What a request that undoes showed.
+    Voided(Voided),
     /// A person says how it ended.
     Resolve(Resolve),
     /// A person cancels, advances or reopens a resource.
@@ -40,13 +48,34 @@ pub enum Command {
 }
 
 impl Command {
-    /// May an attempt come of it?
+    /// May an attempt come of it, or an undo?
     pub fn asks_for_attempt(&self) -> bool {
         match self {
-            Self::Admit(_) | Self::Resend(_) => true,
-            Self::Record(_) | Self::Park(_) | Self::Resolve(_) | Self::Steer(_) | Self::Note(_) => {
-                false
-            }
+            Self::Admit(_) | Self::Resend(_) | Self::BeginVoid(_) => true,
+            Self::Record(_)
+            | Self::Park(_)
+            | Self::Find(_)
+            | Self::Voided(_)
+            | Self::Resolve(_)
+            | Self::Steer(_)
+            | Self::Note(_) => false,
+        }
+    }
+
+    /// Whose operation it is about; `None` for one that is about a resource. An admission's is within
+    /// incarnation 0.
+    pub fn operation(&self) -> Option<&OperationKey> {
+        match self {
+            Self::Admit(admit) => Some(&admit.key),
+            Self::Record(record) => Some(&record.key),
+            Self::Resend(resend) => Some(&resend.key),
+            Self::Park(park) => Some(&park.key),
+            Self::Find(finding) => Some(&finding.key),
+            Self::BeginVoid(begin) => Some(&begin.key),
+            Self::Voided(voided) => Some(&voided.key),
+            Self::Resolve(resolve) => Some(&resolve.key),
+            Self::Note(note) => Some(&note.key),
+            Self::Steer(_) => None,
         }
     }
 }
@@ -282,6 +311,12 @@ pub enum Reply {
     Resend(ResendReply),
     /// To `Park`: the state it is in now; `None` if there is no such operation.
     Parked(Option<State>),
+    /// To `Find`.
+    Found(Weighed),
+    /// To `BeginVoid`.
+    Void(VoidReply),
+    /// To `Voided`.
+    Voided(Recorded),
     /// To `Resolve`.
     Resolved(Resolved),
     /// To `Steer`.

@@ -68,14 +68,14 @@ impl Company {
 
     /// Is there an attempt among those of the operation that [`Company::see`] would note?
     pub fn is_unseen(&self, operation: &Operation, now: &Moment) -> bool {
-        let mut attempts = operation.attempts.iter();
+        let mut attempts = operation.everything_sent();
         attempts.any(|attempt| self.is_foreign(attempt, now) && !self.has_seen(attempt))
     }
 
     /// Notes the first sight of its attempts: `now` is when the record was read, on the own clock. Where
     /// there is no room nothing is noted, and what was not seen is not overdue.
     pub fn see(&mut self, operation: &Operation, now: &Moment) {
-        for attempt in &operation.attempts {
+        for attempt in operation.everything_sent() {
             if !self.is_foreign(attempt, now) || self.has_seen(attempt) {
                 continue;
             }

@@ -21,7 +21,9 @@ use super::outcome::{AnswerClass, Evidence, Provenance, Verdict};
 use super::plan;
 use super::steer;
 use super::time::Moment;
+use super::undo;
 use super::view::{Record, View};
+use super::weigh;
 
 /// Decides one command.
 pub fn decide(view: &View, command: &Command) -> Decision {
@@ -30,20 +32,23 @@ pub fn decide(view: &View, command: &Command) -> Decision {
         Command::Record(record) => observe(view, record),
         Command::Resend(resend) => send_again(view, resend),
         Command::Park(park) => self::park(view, park),
+        Command::Find(finding) => weigh::find(view, finding),
+        Command::BeginVoid(begin) => undo::begin(view, begin),
+        Command::Voided(voided) => undo::ended(view, voided),
         Command::Resolve(resolve) => self::resolve(view, resolve),
         Command::Steer(steer) => steer::steer(view, steer),
         Command::Note(note) => self::note(view, note),
     }
 }
 
-fn operation_of(view: &View) -> Option<&Operation> {
+pub(super) fn operation_of(view: &View) -> Option<&Operation> {
     match view.record.as_ref()? {
         Record::Operation(operation) => Some(operation),
         Record::Twin(_) => None,
     }
 }
 
-fn unchanged(reply: Reply) -> Decision {
+pub(super) fn unchanged(reply: Reply) -> Decision {
     Decision {
         changes: Changes::default(),
         reply,
@@ -66,6 +71,7 @@ fn observe(view: &View, record: &RecordCommand) -> Decision {
     };
     let mut operation = before.clone();
     let effect = operation.observe(record.attempt, &record.evidence, record.open, record.at);
+    operation.see_quiet(&view.living, &record.at);
     let mut changes = Changes::default();
     let happy = before.state == State::Intended && is_plain_success(&record.evidence);
     if effect == Effect::Contradiction || (effect == Effect::Changed && !happy) {
@@ -162,6 +168,7 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
         end: AttemptEnd::Silent,
     });
     operation.key_use.began(resend.attempt, resend.at);
+    operation.settling.attempt_begins();
     operation.admitted = operation.admitted.saturating_add(1);
     operation.resends = operation.resends.saturating_add(1);
     operation.state = State::Uncertain;
@@ -194,7 +201,8 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
 /// What a dead instance left silent or open will bring nothing any more.
 pub(super) fn close_dead_attempts(operation: &mut Operation, view: &View, now: &Moment) {
     use super::outcome::{Interruption, Phase};
-    for attempt in &mut operation.attempts {
+    let undo = operation.settling.void.as_mut().map(|void| &mut void.last);
+    for attempt in operation.attempts.iter_mut().chain(undo) {
         if !attempt.is_live(&view.living, now) {
             attempt.end = match attempt.end {
                 AttemptEnd::Silent => AttemptEnd::Closed(Phase::Sending, Interruption::ProcessGone),
@@ -282,7 +290,7 @@ fn resolve(view: &View, resolve: &Resolve) -> Decision {
     let acting = |attempt: &Attempt| {
         attempt.end == AttemptEnd::Silent && attempt.is_live(&view.living, &resolve.at)
     };
-    if before.attempts.iter().any(acting) && !broken(Rule::VerdictWaitsForAttempt) {
+    if before.everything_sent().any(acting) && !broken(Rule::VerdictWaitsForAttempt) {
         return refuse(Resolved::StillInFlight);
     }
     let mut operation = before.clone();

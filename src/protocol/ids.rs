@@ -66,6 +66,10 @@ text_id! {
     /// Who issues the fencing tokens of a resource. Tokens of two sources are not comparable.
     TokenSource
 }
+text_id! {
+    /// A settle step as the config names it, unique within its effect.
+    StepName
+}
 
 /// What selects an account or a caller, hashed; `None` for one worker behind a loopback listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -27,6 +27,7 @@ pub mod command;
 pub mod company;
 pub mod decide;
 pub mod fence;
+pub mod finding;
 pub mod ids;
 pub mod lease;
 pub mod meaning;
@@ -40,11 +41,16 @@ pub mod proofs;
 pub mod pulse;
 pub mod rejection;
 mod repeat;
+pub mod settling;
 pub mod share;
 mod steer;
+pub mod steps;
 mod supersede;
 pub mod time;
+mod undo;
 pub mod view;
+pub mod void;
+mod weigh;
 
 #[cfg(test)]
 mod tests;

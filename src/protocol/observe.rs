@@ -224,7 +224,9 @@ impl Operation {
         }
         self.changed = now;
         let proved = self.unproven() == 0 || broken(Rule::EveryAttemptIsDisproved);
-        match (&self.state, proved) {
+        // An undo that is on its way would undo what is tried again.
+        let undone = self.settling.void.is_some() && !broken(Rule::VoidedIsNotFree);
+        match (&self.state, proved && !undone) {
             // What somebody said stands: this attempt confirms it, or says nothing of the others.
             (State::NotApplied(_), _) => {}
             (_, true) => self.state = State::NotApplied(why),

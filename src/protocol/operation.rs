@@ -16,6 +16,7 @@ use super::ids::{
 use super::meaning::Members;
 use super::outcome::{Answer, AnswerClass, Interruption, Phase, Provenance, Unsent, Verdict};
 use super::policy::{LISTEN, Order, Ownership, SettlePolicy};
+use super::settling::Settling;
 use super::time::{Millis, Moment};
 
 /// Where an operation's identity came from.
@@ -66,6 +67,8 @@ pub struct Operation {
     pub first_seen: Moment,
     /// When its record last changed.
     pub changed: Moment,
+    /// How far its settling has come.
+    pub settling: Settling,
 }
 
 /// Place in the order of a resource.
@@ -161,6 +164,12 @@ pub enum Parked {
     NotOrdered,
     /// It was admitted under a live lease, and nobody who holds one licenses a resend.
     NotCurrent,
+    /// Nobody who was asked could tell in time.
+    NotToldInTime,
+    /// No callback came in time.
+    NotCalledBack,
+    /// An undo has begun, and nobody knows what came of it.
+    UndoUnclear,
 }
 
 /// What proved that there was no effect.
@@ -284,22 +293,20 @@ impl Operation {
         }
     }
 
-    /// Is this one of its attempts?
+    /// Is this one of its attempts, or its undo?
     pub fn lists(&self, attempt: AttemptId) -> bool {
-        self.attempts.iter().any(|known| known.id == attempt)
+        self.everything_sent().any(|known| known.id == attempt)
     }
 
-    /// Is some attempt still acting or listening?
+    /// Is some attempt still acting or listening, or an undo acting?
     pub fn has_live_attempt(&self, living: &super::view::Living, now: &Moment) -> bool {
-        self.attempts
-            .iter()
+        self.everything_sent()
             .any(|attempt| attempt.is_live(living, now))
     }
 
-    /// Is some attempt still acting, not merely listening for a late answer?
+    /// Is some attempt, or an undo, still acting, not merely listening for a late answer?
     pub fn is_acting(&self, living: &super::view::Living, now: &Moment) -> bool {
-        self.attempts
-            .iter()
+        self.everything_sent()
             .any(|attempt| attempt.end == AttemptEnd::Silent && attempt.is_live(living, now))
     }
 }
@@ -318,6 +325,9 @@ impl Parked {
                 "without a fence only effects that commute are sent again unattended"
             }
             Self::NotCurrent => "it needs a live lease, and its owner is gone",
+            Self::NotToldInTime => "nobody who was asked could tell in time",
+            Self::NotCalledBack => "no callback came in time",
+            Self::UndoUnclear => "an undo has begun, and nobody knows what came of it",
         }
     }
 }

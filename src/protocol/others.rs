@@ -47,6 +47,16 @@ impl Operation {
         }
     }
 
+    /// Somebody said that none of the attempts that may have acted had an effect. What is disproved already
+    /// stays so by whom it was.
+    pub(super) fn disprove_open(&mut self, by: Provenance) {
+        for attempt in &mut self.attempts {
+            if attempt.may_have_acted() {
+                attempt.end = AttemptEnd::Disproved(by);
+            }
+        }
+    }
+
     /// Attempts that nobody has disproved.
     pub(super) fn unproven(&self) -> usize {
         let all = self.attempts.iter();

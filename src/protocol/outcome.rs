@@ -149,6 +149,8 @@ pub enum Provenance {
     Callback,
     /// A person.
     Operator,
+    /// The upstream's answer to an undo.
+    Void,
 }
 
 /// Which way it ended.

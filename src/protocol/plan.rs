@@ -4,13 +4,14 @@
 //! goes out only under the same key, within 80 % of the key's lifetime, while the bytes are kept,
 //! nothing newer that must be ordered with it was admitted, and nobody cut the operation off.
 //!
-//! What it does not do: act, or look anything up. Look-ups and callbacks come with their own steps.
+//! What it does not do: act, ask, or weigh what was found (`weigh`).
 
 use super::broken::{Rule, broken};
 use super::fence::Fence;
 use super::lease::LeaseFacts;
 use super::operation::{Operation, Parked, State};
 use super::policy::{Order, Ownership};
+use super::steps::{LookUpPolicy, SettleStep, StepIndex, VoidPolicy};
 use super::time::{Millis, Moment};
 use super::view::Living;
 
@@ -31,6 +32,25 @@ pub enum Step {
         /// The pause.
         after: Millis,
     },
+    /// Ask the question of that step, after this pause.
+    Ask {
+        /// Of which step.
+        step: StepIndex,
+        /// The pause.
+        after: Millis,
+    },
+    /// Undo it by that step, after this pause.
+    Void {
+        /// By which step.
+        step: StepIndex,
+        /// The pause.
+        after: Millis,
+    },
+    /// Wait for a callback; plan again when it came, or after this pause.
+    Listen {
+        /// The pause.
+        left: Millis,
+    },
     /// No step can help.
     Park(Parked),
 }
@@ -38,7 +58,8 @@ pub enum Step {
 /// The largest part of a key's lifetime that a resend may use, in hundredths.
 pub const LIFETIME_PERCENT: u64 = 80;
 
-/// Plans the next step.
+/// Plans the next step: the first one, in order, that can still succeed in its window. One that cannot is
+/// passed over.
 pub fn plan(
     operation: &Operation,
     fence: Option<&Fence>,
@@ -56,20 +77,143 @@ pub fn plan(
         return Step::Await;
     }
     let listening = operation.has_live_attempt(living, now);
-    match room_for_resend(operation, fence, lease, now) {
-        Ok(_) => {
-            let after = backoff(operation);
-            if listening && !broken(Rule::PlanClosesFirst) {
-                Step::CloseThenPlan { after }
-            } else {
-                Step::Resend { after }
-            }
-        }
+    match first_able(operation, fence, lease, now) {
+        Ok(step) if listening => closing_before(step),
+        Ok(step) => step,
         // Where no step can help, the late answer is the only hope left: let it come.
         Err(_) if listening => Step::Await,
         Err(_) if broken(Rule::PlanParks) => Step::Await,
         Err(obstacle) => Step::Park(obstacle),
     }
+}
+
+/// Late answers are read until the first step acts, and that one closes them.
+fn closing_before(step: Step) -> Step {
+    match step {
+        Step::Resend { .. } | Step::Ask { .. } | Step::Void { .. }
+            if broken(Rule::PlanClosesFirst) =>
+        {
+            step
+        }
+        Step::Resend { after } | Step::Ask { after, .. } | Step::Void { after, .. } => {
+            Step::CloseThenPlan { after }
+        }
+        Step::Listen { .. } => Step::Await,
+        Step::Nothing | Step::Await | Step::CloseThenPlan { .. } | Step::Park(_) => step,
+    }
+}
+
+fn first_able(
+    operation: &Operation,
+    fence: Option<&Fence>,
+    lease: &LeaseFacts,
+    now: &Moment,
+) -> Result<Step, Parked> {
+    let mut obstacle = match operation.settling.void {
+        Some(_) => Parked::UndoUnclear,
+        None => Parked::NoStep,
+    };
+    for (index, step) in operation.settle.steps.iter() {
+        let able = match step {
+            SettleStep::SendAgain(_) => {
+                room_for_resend(operation, fence, lease, now).map(|_| Step::Resend {
+                    after: backoff(operation),
+                })
+            }
+            SettleStep::LookUp(question) | SettleStep::Compare(question) => {
+                within(operation, question.within, now)
+                    .map(|_| Step::Ask {
+                        step: index,
+                        after: until_asked(operation, index, question, now),
+                    })
+                    .ok_or(Parked::NotToldInTime)
+            }
+            SettleStep::Void(policy) => room_for_void(operation, index, now).map(|_| Step::Void {
+                step: index,
+                after: until_undone(operation, policy, now),
+            }),
+            SettleStep::Callback(callback) => within(operation, callback.within, now)
+                .map(|left| Step::Listen { left })
+                .ok_or(Parked::NotCalledBack),
+        };
+        match able {
+            Ok(step) => return Ok(step),
+            Err(why) => obstacle = why,
+        }
+    }
+    Err(obstacle)
+}
+
+/// What is left of a window that began with the newest attempt.
+fn within(operation: &Operation, window: Millis, now: &Moment) -> Option<Millis> {
+    let newest = operation.attempts.last();
+    let began = newest.map_or(operation.first_seen, |attempt| attempt.at);
+    let age = now.age_at_most(&began)?;
+    let left = Millis(window.0.saturating_sub(age.0));
+    (left > Millis::default()).then_some(left)
+}
+
+/// Until the question is due: when "not found" begins to count at the latest.
+fn until_asked(
+    operation: &Operation,
+    step: StepIndex,
+    question: &LookUpPolicy,
+    now: &Moment,
+) -> Millis {
+    let Some((progress, last)) = operation
+        .settling
+        .of(step)
+        .and_then(|known| Some((known, known.last_asked?)))
+    else {
+        return question.every.from;
+    };
+    let pause = match progress.samples {
+        0 => question.every.after(progress.asked),
+        samples => question.every.after(samples),
+    };
+    let passed = now.age_at_least(&last).unwrap_or_default();
+    let due = Millis(pause.0.saturating_sub(passed.0));
+    let lasted = operation.quiet().lasted(now);
+    match lasted.map(|lasted| Millis(question.lag.0.saturating_sub(lasted.0))) {
+        Some(left) if left > Millis::default() => due.min(left),
+        Some(_) | None => due,
+    }
+}
+
+/// Until the undo is due: the first when it has been quiet for long enough, the others after a pause.
+fn until_undone(operation: &Operation, policy: &VoidPolicy, now: &Moment) -> Millis {
+    match &operation.settling.void {
+        Some(void) => {
+            let passed = now.age_at_least(&void.last.at).unwrap_or_default();
+            Millis(policy.every.after(void.begun).0.saturating_sub(passed.0))
+        }
+        // What nobody has seen yet, the first try sees.
+        None => match operation.settling.quiet.lasted(now) {
+            Some(lasted) => Millis(policy.lag.0.saturating_sub(lasted.0)),
+            None => policy.every.from,
+        },
+    }
+}
+
+/// How long from `now` the first byte of an undo may leave at the latest, or why there is to be none.
+pub fn room_for_void(
+    operation: &Operation,
+    step: StepIndex,
+    now: &Moment,
+) -> Result<Millis, Parked> {
+    let policy = operation.settle.steps.at(step).and_then(SettleStep::void);
+    let policy = policy.ok_or(Parked::NoStep)?;
+    let begun = operation.settling.void.as_ref().map_or(0, |it| it.begun);
+    if begun >= policy.attempts {
+        return Err(Parked::UndoUnclear);
+    }
+    let mut room =
+        within(operation, policy.within, now).ok_or_else(|| Parked::of_undo(operation))?;
+    let lifetime = operation.settle.key.and_then(|key| key.lifetime);
+    if lifetime.is_some() && !broken(Rule::UndoWithinLifetime) {
+        room = room.min(room_in_lifetime(operation, lifetime, now)?);
+    }
+    Ok(room)
 }
 
 /// How long from `now` a resend's first byte may leave at the latest, or why there is to be none.
@@ -80,12 +224,15 @@ pub fn room_for_resend(
     now: &Moment,
 ) -> Result<Millis, Parked> {
     let (Some(resend), Some(key), true) = (
-        operation.settle.resend,
+        operation.settle.steps.send_again(),
         operation.settle.key,
         operation.settle.capability.idempotent || broken(Rule::ResendNeedsDeduplication),
     ) else {
         return Err(Parked::NoStep);
     };
+    if operation.settling.void.is_some() && !broken(Rule::UndoIsTheLast) {
+        return Err(Parked::UndoUnclear);
+    }
     if !operation.request_kept {
         return Err(Parked::RequestNotKept);
     }
@@ -156,12 +303,11 @@ fn room_in_lifetime(
 }
 
 fn backoff(operation: &Operation) -> Millis {
-    let Some(resend) = operation.settle.resend else {
-        return Millis::default();
-    };
-    let doubled = resend
-        .backoff_from
-        .0
-        .saturating_mul(2_u64.saturating_pow(operation.resends.min(32)));
-    Millis(doubled).min(resend.backoff_to)
+    operation
+        .settle
+        .steps
+        .send_again()
+        .map_or_else(Millis::default, |resend| {
+            resend.every().after(operation.resends)
+        })
 }

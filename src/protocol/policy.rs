@@ -6,6 +6,7 @@
 //! What it does not do: read a config file (`config`), or apply the rules (`decide`, `plan`).
 
 use super::outcome::AnswerClass;
+use super::steps::Steps;
 use super::time::Millis;
 
 /// What an upstream can do about duplicates. None of them: `opaque`.
@@ -129,26 +130,15 @@ pub struct KeyPolicy {
     pub remembers_refusals: bool,
 }
 
-/// Resends of stored bytes under the same key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ResendPolicy {
-    /// At most that many.
-    pub attempts: u32,
-    /// Pause before the first.
-    pub backoff_from: Millis,
-    /// Longest pause.
-    pub backoff_to: Millis,
-}
-
 /// How an uncertain operation is settled; kept with the intent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SettlePolicy {
     /// What the upstream can do.
     pub capability: Capability,
     /// How it remembers keys; `None` where it honours none.
     pub key: Option<KeyPolicy>,
-    /// Resends, where allowed.
-    pub resend: Option<ResendPolicy>,
+    /// The steps, in order; a person comes after the last.
+    pub steps: Steps,
 }
 
 /// Time limits of one attempt.

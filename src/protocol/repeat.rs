@@ -12,7 +12,7 @@ use super::command::{Admit, Event, Ruling};
 use super::ids::OperationKey;
 use super::meaning::Likeness;
 use super::operation::{IdentityOrigin, Operation, State};
-use super::outcome::Verdict;
+use super::outcome::{Provenance, Verdict};
 use super::policy::{IfTwin, KeyValue};
 use super::rejection::Rejection;
 use super::view::{Record, TwinNote};
@@ -179,7 +179,10 @@ fn leaves_identity_free(operation: &Operation, likeness: Likeness) -> bool {
                 .settle
                 .key
                 .is_some_and(|key| key.value == KeyValue::Caller);
-            completion.verdict == Verdict::Refused
+            // An undo is not the upstream's refusal of the request.
+            let refused = completion.verdict == Verdict::Refused
+                && (completion.provenance != Provenance::Void || broken(Rule::VoidedIsFinal));
+            refused
                 && operation.origin == IdentityOrigin::Derived
                 && likeness == Likeness::Other
                 && (!own_key || broken(Rule::CallersRefusalIsFinal))

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::command::*;
 use super::decide::decide;
 use super::fence::Fence;
+use super::finding::*;
 use super::ids::*;
 use super::lease::LeaseFacts;
 use super::operation::*;
@@ -16,8 +17,10 @@ use super::outcome::*;
 use super::plan::{self, Step};
 use super::policy::*;
 use super::rejection::{Rejection, UnknownToken};
+use super::steps::*;
 use super::time::*;
 use super::view::{Living, Record as Found, TwinNote, Unsettled, View};
+use super::void::*;
 
 use evidence::{answer, applied, lost, not_sent, timed_out};
 
@@ -92,6 +95,9 @@ impl World {
             Command::Record(Record { key, .. })
             | Command::Resend(Resend { key, .. })
             | Command::Park(Park { key, .. })
+            | Command::Find(Finding { key, .. })
+            | Command::BeginVoid(BeginVoid { key, .. })
+            | Command::Voided(Voided { key, .. })
             | Command::Resolve(Resolve { key, .. })
             | Command::Note(Note { key, .. }) => {
                 let resource = self.operations.get(key).and_then(|op| {
@@ -319,19 +325,23 @@ fn idempotent() -> SettlePolicy {
             lifetime: Some(Millis(86_400_000)),
             remembers_refusals: false,
         }),
-        resend: Some(ResendPolicy {
-            attempts: 3,
-            backoff_from: Millis(200),
-            backoff_to: Millis(30_000),
-        }),
+        steps: resends(3),
     }
+}
+
+fn resends(attempts: u32) -> Steps {
+    Steps::resends(Some(ResendPolicy {
+        attempts,
+        backoff_from: Millis(200),
+        backoff_to: Millis(30_000),
+    }))
 }
 
 fn opaque() -> SettlePolicy {
     SettlePolicy {
         capability: Capability::default(),
         key: None,
-        resend: None,
+        steps: Steps::none(),
     }
 }
 

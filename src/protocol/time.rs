@@ -75,6 +75,14 @@ impl Moment {
         }
     }
 
+    /// Age for a wait that must not be cut short: the smallest that any clock shows. `None` where the clocks
+    /// cannot bound it (another boot and a wall clock that stepped back): it begins again. The clock that
+    /// counts suspend never runs ahead, so within a boot it alone counts.
+    pub fn age_at_least(&self, earlier: &Self) -> Option<Millis> {
+        self.elapsed_within_boot(earlier)
+            .or_else(|| self.wall_ms.checked_sub(earlier.wall_ms).map(Millis))
+    }
+
     /// Has `limit` passed since `earlier`? Another boot counts as past.
     pub fn is_past(&self, earlier: &Self, limit: Millis) -> bool {
         self.elapsed_within_boot(earlier)

@@ -276,7 +276,7 @@ impl Effect {
             Evidence::Answered { .. } => After::Told(told),
             // A caller whose answer was lost waits for the settlement like a repeat would.
             Evidence::NotSent(_) | Evidence::Interrupted { .. }
-                if in_doubt && self.identified.policy.settle.resend.is_some() =>
+                if in_doubt && !self.identified.policy.settle.steps.is_empty() =>
             {
                 let (own, joined) = (key.clone(), key.clone());
                 let asked = joining::Asked {

@@ -9,6 +9,8 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
+
 use crate::config::{Credential, Protect, Query};
 use crate::dispatch::gateway::Gateway;
 use crate::expression::PathParams;
@@ -19,6 +21,7 @@ use crate::protocol::steps::{SettleStep, StepIndex};
 use crate::store::{Stored, StoreError};
 use crate::upstream::Unanswered;
 use crate::wire::findings::{self, Page};
+use crate::wire::keys;
 use crate::wire::question::{Asked, Bearing};
 
 use super::Reconciler;
@@ -35,6 +38,8 @@ pub(super) enum Came {
 pub(super) struct Ready {
     pub(super) asked: Arc<Asked>,
     pub(super) protect: Arc<Protect>,
+    /// Where the key stood, if in a header.
+    key_header: Option<HeaderName>,
 }
 
 impl Reconciler {
@@ -181,7 +186,7 @@ impl Reconciler {
         let Some(compare) = ready.protect.asking.compare(name) else {
             return Err(Came::Found(Found::NotKnown(NotKnown::NotConfigured)));
         };
-        let header = ready.protect.insert.key_header();
+        let header = ready.key_header.as_ref();
         let ask = |credential: Option<&Credential>| ready.asked.same_place(credential, header);
         let stand_in = compare.credential.as_ref();
         let asked = async |credential| match ask(credential) {
@@ -204,7 +209,7 @@ impl Reconciler {
         page: Option<(&str, &str)>,
         most: usize,
     ) -> Result<Answer, Came> {
-        let header = ready.protect.insert.key_header();
+        let header = ready.key_header.as_ref();
         let ask = async |bearing| match ready.asked.question(query, bearing, page, header) {
             Ok(question) => self.sent(gateway, &question, most).await,
             Err(_missing) if ready.asked.request().is_none() => {
@@ -271,11 +276,16 @@ pub(super) fn ready(
         }
         None => (only_of_steps(gateway, operation)?, None::<(_, PathParams)>),
     };
-    let key = protect.insert.key.as_ref();
+    let rule = gateway.config.key.as_ref();
+    let key = rule.map(|rule| {
+        let round = operation.key_use.round;
+        keys::upstream_key(rule.policy.value, operation.origin, &operation.key, round)
+    });
     let asked = Asked::about(operation, request, key);
     Ok(Ready {
         asked: Arc::new(asked),
         protect,
+        key_header: rule.map(|rule| rule.header.clone()),
     })
 }
 

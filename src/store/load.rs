@@ -53,6 +53,16 @@ pub(super) fn view<R: Rows>(
             view.record = operation(rows, &park.key)?;
             view.fence = fence_of(rows, view.record.as_ref())?;
         }
+        Command::Find(finding) => {
+            view.record = operation(rows, &finding.key)?;
+        }
+        Command::BeginVoid(begin) => {
+            view.record = operation(rows, &begin.key)?;
+            view.request = rows.request(&begin.key)?;
+        }
+        Command::Voided(voided) => {
+            view.record = operation(rows, &voided.key)?;
+        }
         Command::Resolve(resolve) => {
             view.record = operation(rows, &resolve.key)?;
         }

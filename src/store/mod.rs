@@ -34,14 +34,16 @@ use crate::protocol::command::{
     ResendReply, Resolve, Resolved, Ruling,
 };
 use crate::protocol::fence::Fence;
+use crate::protocol::finding::{Finding, Weighed};
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::StoredRequest;
-use crate::protocol::time::Moment;
+use crate::protocol::time::{Millis, Moment};
 use crate::protocol::view::{Living, Record as Found};
+use crate::protocol::void::{BeginVoid, VoidReply};
 
 use about::{About, Standing};
-use permit::{Permit, Receipt};
+use permit::{Permit, Receipt, VoidPermit, VoidReceipt};
 pub use remember::{Purged, Remember};
 
 /// A fault of the register. Refusals are not faults; they are replies.
@@ -299,6 +301,21 @@ pub enum Resent {
     Forbidden(crate::protocol::operation::Parked),
 }
 
+/// The reply to the wish to undo.
+#[derive(Debug)]
+pub enum Voiding {
+    /// Send the request that undoes.
+    Granted(VoidPermit),
+    /// Not now: some attempt is still acting or listening.
+    NotNow,
+    /// It has not been quiet for long enough: not before so much later.
+    TooEarly(Millis),
+    /// It needs none.
+    Settled(Option<State>),
+    /// Never unattended.
+    Forbidden(crate::protocol::operation::Parked),
+}
+
 impl Register {
     /// Opens the door to a backend.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
@@ -374,6 +391,37 @@ impl Register {
     pub async fn park(&self, park: Park) -> Result<Option<State>, StoreError> {
         match self.backend.apply(Command::Park(park)).await? {
             Reply::Parked(state) => Ok(state),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Brings in what a look-up or a callback found. Bringing it in twice is harmless.
+    pub async fn find(&self, finding: Finding) -> Result<Weighed, StoreError> {
+        match self.backend.apply(Command::Find(finding)).await? {
+            Reply::Found(weighed) => Ok(weighed),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Asks to undo, by its key, whatever was done: durable before the request leaves.
+    pub async fn begin_void(&self, begin: BeginVoid) -> Result<Voiding, StoreError> {
+        match self.backend.apply(Command::BeginVoid(begin)).await? {
+            Reply::Void(VoidReply::Granted(grant)) => {
+                Ok(Voiding::Granted(VoidPermit::granted(grant)))
+            }
+            Reply::Void(VoidReply::NotNow) => Ok(Voiding::NotNow),
+            Reply::Void(VoidReply::TooEarly(left)) => Ok(Voiding::TooEarly(left)),
+            Reply::Void(VoidReply::Settled(state)) => Ok(Voiding::Settled(state)),
+            Reply::Void(VoidReply::Forbidden(why)) => Ok(Voiding::Forbidden(why)),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Records what a request that undoes showed. Kept by the caller until this succeeds, like any receipt.
+    pub async fn voided(&self, receipt: &VoidReceipt, at: Moment) -> Result<Recorded, StoreError> {
+        let voided = receipt.as_shown(at);
+        match self.backend.apply(Command::Voided(voided)).await? {
+            Reply::Voided(recorded) => Ok(recorded),
             other => Err(mismatched(&other)),
         }
     }

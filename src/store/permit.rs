@@ -26,7 +26,8 @@
 use crate::protocol::command::Grant;
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::outcome::Evidence;
-use crate::protocol::time::BootInstant;
+use crate::protocol::time::{BootInstant, Moment};
+use crate::protocol::void::{VoidEnd, VoidGrant, Voided};
 
 /// The right to make one attempt, until `dispatch_by`.
 #[derive(Debug)]
@@ -120,6 +121,81 @@ impl Receipt {
     /// Whose evidence this is.
     pub fn attempt(&self) -> AttemptId {
         self.attempt
+    }
+}
+
+/// The right to send one request that undoes, until `dispatch_by`. It exists only after the commit that an undo
+/// has begun.
+///
+/// ```compile_fail
+/// // Nobody outside the store can make one.
+/// fn forge(grant: fencepost::protocol::void::VoidGrant) -> fencepost::store::permit::VoidPermit {
+///     fencepost::store::permit::VoidPermit::granted(grant)
+/// }
+/// ```
+///
+/// ```compile_fail
+/// // And nobody can undo twice on one.
+/// fn twice(permit: fencepost::store::permit::VoidPermit) {
+///     use fencepost::protocol::{finding::NotKnown, void::VoidEnd};
+///     let _first = permit.finish(VoidEnd::Unclear(NotKnown::Unanswered));
+///     let _second = permit.finish(VoidEnd::Unclear(NotKnown::Unanswered));
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "an undo that has begun must end in a receipt"]
+pub struct VoidPermit {
+    grant: VoidGrant,
+}
+
+impl VoidPermit {
+    /// Only after the commit that it has begun is confirmed.
+    pub(in crate::store) fn granted(grant: VoidGrant) -> Self {
+        Self { grant }
+    }
+
+    /// What was granted.
+    pub fn grant(&self) -> &VoidGrant {
+        &self.grant
+    }
+
+    /// The first byte may leave until this instant of the clock that counts suspend.
+    pub fn dispatch_by(&self) -> BootInstant {
+        self.grant.dispatch_by
+    }
+
+    /// The request is over: nothing more can leave and nothing more will be read.
+    pub fn finish(self, end: VoidEnd) -> VoidReceipt {
+        VoidReceipt {
+            key: self.grant.key,
+            attempt: self.grant.attempt,
+            end,
+        }
+    }
+}
+
+/// What one request that undoes showed, to be recorded.
+#[derive(Clone, Debug)]
+#[must_use = "what is not recorded is lost"]
+pub struct VoidReceipt {
+    key: OperationKey,
+    attempt: AttemptId,
+    end: VoidEnd,
+}
+
+impl VoidReceipt {
+    /// What it showed.
+    pub fn end(&self) -> &VoidEnd {
+        &self.end
+    }
+
+    pub(in crate::store) fn as_shown(&self, at: Moment) -> Voided {
+        Voided {
+            key: self.key.clone(),
+            attempt: self.attempt,
+            end: self.end.clone(),
+            at,
+        }
     }
 }
 

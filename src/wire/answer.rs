@@ -232,6 +232,7 @@ fn word(provenance: Provenance) -> &'static str {
         Provenance::LookUp => "look-up",
         Provenance::Callback => "callback",
         Provenance::Operator => "operator",
+        Provenance::Void => "void",
     }
 }
 

@@ -16,6 +16,7 @@ use crate::protocol::policy::{
     Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order, Ownership,
     PerGeneration, Policy, SettlePolicy, Timeouts, TokenMode,
 };
+use crate::protocol::steps::Steps;
 use crate::protocol::time::Millis;
 
 pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -108,7 +109,7 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
         settle: SettlePolicy {
             capability: Capability::default(),
             key: None,
-            resend: None,
+            steps: Steps::none(),
         },
         timeouts: timeouts(),
         keep_request: true,

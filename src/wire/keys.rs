@@ -57,6 +57,12 @@ pub fn derived_key(key: &OperationKey, round: Round) -> String {
     Uuid8(digest.as_ref().first_chunk().copied().unwrap_or_default()).to_string()
 }
 
+/// 35 characters that stand for the operation in fields of an upstream's objects, whatever became of
+/// its first requests: the same in every round. It is not its key.
+pub fn reference(key: &OperationKey) -> String {
+    derived_key(key, Round::default())
+}
+
 struct Uuid8([u8; 16]);
 
 impl fmt::Display for Uuid8 {

@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-use crate::config::{Content, Credential, KeyRule, Query, Value};
+use crate::config::{Content, Credential, Query, Value};
 use crate::expression::{Missing, OperationFacts, PathParams, RequestFacts};
 use crate::protocol::operation::Operation;
 use crate::protocol::outcome::{Fields, StoredRequest};
@@ -63,15 +63,13 @@ const OF_THE_EFFECT: [&str; 14] = [
 ];
 
 impl Asked {
-    /// About an operation, sent as `request`, whose path captured `params`. `key`: how its key is made;
-    /// `None` where the upstream honours none.
+    /// About an operation, sent as `request`, whose path captured the parameters. `key`: the key that it was
+    /// sent under; `None` where the upstream honours none.
     pub fn about(
         operation: &Operation,
         request: Option<(StoredRequest, PathParams)>,
-        key: Option<&KeyRule>,
+        key: Option<String>,
     ) -> Self {
-        let round = operation.key_use.round;
-        let key = key.map(|rule| keys::by_rule(rule, operation.origin, &operation.key, round));
         Self {
             request: request.and_then(|(whole, params)| Stored::of(whole, params)),
             id: operation.key.id.as_str().to_owned(),

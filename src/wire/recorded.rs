@@ -106,7 +106,7 @@ impl<'a> Judge<'a> {
             .before
             .and_then(|it| upstream(it, &operation.key.upstream));
         let mut changes = Vec::new();
-        if operation.state.is_unsettled() && operation.settle.resend.is_some() {
+        if operation.state.is_unsettled() && operation.settle.steps.send_again().is_some() {
             changes.extend(sent_otherwise(router.upstream(), before, operation));
         }
         match request.and_then(|request| self.identified_again(router, before, operation, request))

@@ -14,6 +14,7 @@ use fencepost::protocol::command::{
 use fencepost::protocol::company::Company;
 use fencepost::protocol::decide::decide;
 use fencepost::protocol::fence::Fence;
+use fencepost::protocol::finding::Finding;
 use fencepost::protocol::ids::{
     AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationId,
     OperationKey, Principal, ResourceKey, ResourceName, Sequence, Tenant, TokenSource, UpstreamId,
@@ -23,6 +24,7 @@ use fencepost::protocol::operation::{AttemptEnd, IdentityOrigin, Operation, Stat
 use fencepost::protocol::outcome::{Answer, StoredRequest, Verdict};
 use fencepost::protocol::time::{BootId, BootInstant, Moment};
 use fencepost::protocol::view::{Living, Record as Found, TwinNote, Unsettled, View};
+use fencepost::protocol::void::{BeginVoid, Voided};
 
 use super::scenario::{Call, Scenario, TICK_MS};
 use super::world::{Instance, Name, Note, Record, World};
@@ -226,6 +228,8 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),
         Command::Record(RecordCommand { key, .. })
+        | Command::Find(Finding { key, .. })
+        | Command::Voided(Voided { key, .. })
         | Command::Resolve(Resolve { key, .. })
         | Command::Note(NoteCommand { key, .. }) => {
             view.record = operation(world, Name::of(key));
@@ -237,6 +241,13 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
                 .and_then(|record| fence_of(world, &record.operation))
                 .cloned();
             view.request = record
+                .and_then(|record| record.request)
+                .map(|form| (*names.requests[usize::from(form)]).clone());
+        }
+        Command::BeginVoid(BeginVoid { key, .. }) => {
+            view.record = operation(world, Name::of(key));
+            view.request = world
+                .record(Name::of(key))
                 .and_then(|record| record.request)
                 .map(|form| (*names.requests[usize::from(form)]).clone());
         }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use fencepost::protocol::ids::FencingToken;
 use fencepost::protocol::policy::{
     Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order, Ownership,
-    PerGeneration, Policy, ResendPolicy, SettlePolicy, Timeouts, TokenMode,
+    PerGeneration, Policy, SettlePolicy, Timeouts, TokenMode,
 };
+use fencepost::protocol::steps::{ResendPolicy, Steps};
 use fencepost::protocol::time::Millis;
 
 use super::world::{CallerState, Name};
@@ -222,8 +223,11 @@ impl Scenario {
     /// Only one resend per admission.
     pub fn one_resend(mut self) -> Self {
         self.each_policy(|policy| {
-            if let Some(resend) = &mut policy.settle.resend {
-                resend.attempts = 1;
+            if let Some(resend) = policy.settle.steps.send_again() {
+                policy.settle.steps = Steps::resends(Some(ResendPolicy {
+                    attempts: 1,
+                    ..resend
+                }));
             }
         });
         self
@@ -411,11 +415,11 @@ pub fn idempotent() -> SettlePolicy {
             lifetime: Some(Millis(60 * TICK_MS)),
             remembers_refusals: false,
         }),
-        resend: Some(ResendPolicy {
+        steps: Steps::resends(Some(ResendPolicy {
             attempts: 2,
             backoff_from: Millis(0),
             backoff_to: Millis(0),
-        }),
+        })),
     }
 }
 
@@ -424,7 +428,7 @@ pub fn opaque() -> SettlePolicy {
     SettlePolicy {
         capability: Capability::default(),
         key: None,
-        resend: None,
+        steps: Steps::none(),
     }
 }
 

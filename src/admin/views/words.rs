@@ -56,6 +56,7 @@ pub(in crate::admin) fn provenance(provenance: Provenance) -> &'static str {
         Provenance::LookUp => "look-up",
         Provenance::Callback => "callback",
         Provenance::Operator => "operator",
+        Provenance::Void => "void",
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn named(protect: &Protect, upstream: &Upstream) -> Vec<Named> {
     );
     say(
         "settle",
-        match policy.settle.resend {
+        match policy.settle.steps.send_again() {
             None => "a lost answer waits for a person".to_owned(),
             Some(resend) => {
                 let key = policy.settle.key.and_then(|key| key.lifetime);

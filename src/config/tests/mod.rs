@@ -16,9 +16,9 @@ use crate::expression::{AnswerFacts, PathParams, RequestFacts, RequestPath};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::outcome::AnswerClass;
 use crate::protocol::policy::{
-    FencePolicy, IfOlderUnsettled, IfTwin, KeyValue, Order, Ownership, PerGeneration, ResendPolicy,
-    TokenMode,
+    FencePolicy, IfOlderUnsettled, IfTwin, KeyValue, Order, Ownership, PerGeneration, TokenMode,
 };
+use crate::protocol::steps::ResendPolicy;
 use crate::protocol::time::Millis;
 
 fn good(text: &str) -> Config {
@@ -124,7 +124,7 @@ fn the_smallest_file_has_the_documented_defaults() {
         backoff_from: Millis(200),
         backoff_to: Millis(30_000),
     };
-    assert_eq!(protect.policy.settle.resend, Some(resend));
+    assert_eq!(protect.policy.settle.steps.send_again(), Some(resend));
     assert!(protect.policy.keep_request);
     for (status, class) in [
         (200, AnswerClass::Applied),
@@ -197,7 +197,7 @@ fn the_reference_states_the_defaults() {
             "{status}"
         );
     }
-    assert_eq!(stated.policy.settle.resend, default.policy.settle.resend);
+    assert_eq!(stated.policy.settle.steps, default.policy.settle.steps);
     assert_eq!(stated.policy.timeouts, default.policy.timeouts);
     assert_eq!(stated.policy.order, default.policy.order);
     assert_eq!(stated.means, default.means);
@@ -268,11 +268,11 @@ fn answers_are_laid_over_one_another() {
 #[test]
 fn without_a_resend_no_request_is_kept() {
     let opaque = protect_of(&good(&upstream("    effects: [ { on: POST /x } ]\n")));
-    assert!(opaque.policy.settle.resend.is_none() && !opaque.policy.keep_request);
+    assert!(opaque.policy.settle.steps.is_empty() && !opaque.policy.keep_request);
     let never = protect_of(&good(&effect("        keep_request: never\n")));
-    assert!(never.policy.settle.resend.is_none() && !never.policy.keep_request);
+    assert!(never.policy.settle.steps.is_empty() && !never.policy.keep_request);
     let none = protect_of(&good(&effect("        settle: []\n")));
-    assert!(none.policy.settle.resend.is_none());
+    assert!(none.policy.settle.steps.is_empty());
 }
 
 #[test]

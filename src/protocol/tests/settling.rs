@@ -155,7 +155,7 @@ fn resends_end_with_the_key_the_bytes_the_count_or_the_order() {
 fn a_late_unsent_of_an_earlier_admission_uses_up_no_less() {
     let mut world = World::new();
     let ask = Ask::fenced("k", "107").with(|ask| {
-        ask.policy.settle.resend.as_mut().unwrap().attempts = 1;
+        ask.policy.settle.steps = resends(1);
     });
     let first = world.granted(&ask);
     world.record(&first, lost());

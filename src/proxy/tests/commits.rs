@@ -73,6 +73,9 @@ pub(super) fn of_records(
         Command::Admit(_)
         | Command::Resend(_)
         | Command::Park(_)
+        | Command::Find(_)
+        | Command::BeginVoid(_)
+        | Command::Voided(_)
         | Command::Resolve(_)
         | Command::Steer(_)
         | Command::Note(_) => Fate::Answered,
@@ -281,6 +284,9 @@ async fn an_intent_whose_commit_is_unknown_is_uncertain_and_not_sent() {
             Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
+            | Command::Find(_)
+            | Command::BeginVoid(_)
+            | Command::Voided(_)
             | Command::Resolve(_)
             | Command::Steer(_)
             | Command::Note(_) => Fate::Answered,
@@ -314,6 +320,9 @@ async fn a_resend_whose_commit_is_unknown_is_not_made() {
         Command::Admit(_)
         | Command::Record(_)
         | Command::Park(_)
+        | Command::Find(_)
+        | Command::BeginVoid(_)
+        | Command::Voided(_)
         | Command::Resolve(_)
         | Command::Steer(_)
         | Command::Note(_) => Fate::Answered,

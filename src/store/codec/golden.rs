@@ -17,9 +17,9 @@ use crate::protocol::operation::{
     Attempt, AttemptEnd, Completion, IdentityOrigin, KeyUse, Place, State,
 };
 use crate::protocol::outcome::{Interruption, Phase, Provenance, StoredRequest, Verdict};
-use crate::protocol::policy::{
-    Capability, KeyPolicy, KeyValue, Order, Ownership, ResendPolicy, SettlePolicy,
-};
+use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Order, Ownership, SettlePolicy};
+use crate::protocol::settling::Settling;
+use crate::protocol::steps::{ResendPolicy, Steps};
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 
 const OPERATION: &str = "\
@@ -137,11 +137,11 @@ fn operation() -> Operation {
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
             }),
-            resend: Some(ResendPolicy {
+            steps: Steps::resends(Some(ResendPolicy {
                 attempts: 5,
                 backoff_from: Millis(200),
                 backoff_to: Millis(30_000),
-            }),
+            })),
         },
         state: State::Completed(Completion {
             verdict: Verdict::Applied,
@@ -157,6 +157,7 @@ fn operation() -> Operation {
         request_kept: false,
         first_seen: moment(1),
         changed: moment(4),
+        settling: Settling::default(),
     }
 }
 

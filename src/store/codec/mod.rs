@@ -22,6 +22,7 @@ mod operation;
 mod primitives;
 #[cfg(test)]
 mod samples;
+mod settling;
 #[cfg(test)]
 mod tests;
 

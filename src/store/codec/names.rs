@@ -8,8 +8,8 @@ use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
 use crate::protocol::ids::{
     AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,
-    OperationId, OperationKey, Principal, ResourceName, Round, Sequence, Tenant, TokenSource,
-    UpstreamId,
+    OperationId, OperationKey, Principal, ResourceName, Round, Sequence, StepName, Tenant,
+    TokenSource, UpstreamId,
 };
 use crate::protocol::meaning::Grain;
 use crate::protocol::operation::{IdentityOrigin, Parked};
@@ -44,13 +44,13 @@ words! {
     Interruption {
         Timeout = 0, Closed = 1, BadAnswer = 2, StrayBytes = 3, ProcessGone = 4, ClosedToSettle = 5,
     }
-    Provenance { Answer = 0, LookUp = 1, Callback = 2, Operator = 3 }
+    Provenance { Answer = 0, LookUp = 1, Callback = 2, Operator = 3, Void = 4 }
     Unsent { DispatchExpired = 0, ConnectionLost = 1, AlreadySettled = 2, Unfit = 3 }
     Verdict { Applied = 0, Refused = 1 }
     Grain { Leaves = 0, Outermost = 1, Head = 2 }
     Parked {
         NoStep = 0, KeyTooOld = 1, RequestNotKept = 2, Overtaken = 3, CutOff = 4, ResendsUsedUp = 5,
-        NotOrdered = 6, NotCurrent = 7,
+        NotOrdered = 6, NotCurrent = 7, NotToldInTime = 8, NotCalledBack = 9, UndoUnclear = 10,
     }
 }
 
@@ -75,7 +75,8 @@ texts!(
     OperationId,
     ResourceName,
     AcquisitionId,
-    TokenSource
+    TokenSource,
+    StepName
 );
 
 /// Newtypes over a number.

@@ -6,14 +6,16 @@
 //! What it does not do: hold the answer of a completion; that is content, kept and sealed apart.
 
 use super::primitives::{Reader, Writer};
-use super::{Field, Malformed};
+use super::{Field, Malformed, settling};
 use crate::protocol::ids::OperationKey;
 use crate::protocol::meaning::Members;
 use crate::protocol::operation::{
     Attempt, AttemptEnd, Completion, KeyUse, Operation, Place, State, WhyNot,
 };
-use crate::protocol::outcome::Answer;
-use crate::protocol::policy::{Capability, KeyPolicy, ResendPolicy, SettlePolicy};
+use crate::protocol::outcome::{Answer, Provenance};
+use crate::protocol::policy::{Capability, KeyPolicy, SettlePolicy};
+use crate::protocol::settling::Settling;
+use crate::protocol::steps::{ResendPolicy, Steps};
 
 pub(super) fn put(operation: &Operation, writer: &mut Writer) {
     let Operation {
@@ -34,6 +36,7 @@ pub(super) fn put(operation: &Operation, writer: &mut Writer) {
         request_kept,
         first_seen,
         changed,
+        settling,
     } = operation;
     origin.put(writer);
     place.put(writer);
@@ -49,10 +52,14 @@ pub(super) fn put(operation: &Operation, writer: &mut Writer) {
     request_kept.put(writer);
     first_seen.put(writer);
     changed.put(writer);
-    // Appended in 0.2. A record of neither is what it was before.
-    if !members.is_empty() || *credentialed {
+    // Appended later. A record of none of it is what it was before.
+    let newer = settling::Newer::of(settling, state);
+    if !members.is_empty() || *credentialed || newer.is_some() {
         members.put(writer);
         credentialed.put(writer);
+    }
+    if let Some(newer) = newer {
+        newer.put(writer);
     }
 }
 
@@ -79,10 +86,14 @@ pub(super) fn take(
         request_kept: Field::take(reader)?,
         first_seen: Field::take(reader)?,
         changed: Field::take(reader)?,
+        settling: Settling::default(),
     };
     if !reader.is_empty() {
         operation.members = Field::take(reader)?;
         operation.credentialed = Field::take(reader)?;
+    }
+    if !reader.is_empty() {
+        settling::take(reader, &mut operation)?;
     }
     Ok(operation)
 }
@@ -93,7 +104,7 @@ fn put_state(state: &State, writer: &mut Writer) {
         State::Uncertain => writer.byte(1),
         State::NeedsAttention(why) => {
             writer.byte(2);
-            why.put(writer);
+            settling::as_of_old(*why).put(writer);
         }
         State::NotApplied(why) => {
             writer.byte(3);
@@ -110,9 +121,19 @@ fn put_state(state: &State, writer: &mut Writer) {
             writer.byte(4);
             writer.part(|writer| {
                 verdict.put(writer);
-                provenance.put(writer);
+                // Readers of old do not know the word; to them somebody looked.
+                let undone = *provenance == Provenance::Void;
+                let word = if undone {
+                    Provenance::LookUp
+                } else {
+                    *provenance
+                };
+                word.put(writer);
                 attempt.put(writer);
                 at.put(writer);
+                if undone {
+                    provenance.put(writer);
+                }
             });
         }
     }
@@ -125,13 +146,17 @@ fn take_state(reader: &mut Reader<'_>, answer: Option<Answer>) -> Result<State, 
         2 => Ok(State::NeedsAttention(Field::take(reader)?)),
         3 => Ok(State::NotApplied(Field::take(reader)?)),
         4 => reader.part(|reader| {
-            Ok(State::Completed(Completion {
+            let mut completion = Completion {
                 verdict: Field::take(reader)?,
                 provenance: Field::take(reader)?,
                 attempt: Field::take(reader)?,
                 answer,
                 at: Field::take(reader)?,
-            }))
+            };
+            if !reader.is_empty() {
+                completion.provenance = Field::take(reader)?;
+            }
+            Ok(State::Completed(completion))
         }),
         tag => Err(Malformed::Variant { of: "State", tag }),
     }
@@ -323,21 +348,35 @@ impl Field for SettlePolicy {
         let Self {
             capability,
             key,
-            resend,
+            steps,
         } = self;
         writer.part(|writer| {
             capability.put(writer);
             key.put(writer);
-            resend.put(writer);
+            // Once there was no other step. Readers of old know none, and must not send what may be undone.
+            let resend = steps.send_again();
+            let undoes = steps.iter().any(|(_, step)| step.void().is_some());
+            resend.filter(|_| !undoes).put(writer);
+            if *steps != Steps::resends(resend) {
+                settling::put_steps(steps, writer);
+            }
         });
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         reader.part(|reader| {
+            let capability = Field::take(reader)?;
+            let key = Field::take(reader)?;
+            let resend = Field::take(reader)?;
+            let steps = if reader.is_empty() {
+                Steps::resends(resend)
+            } else {
+                settling::take_steps(reader)?
+            };
             Ok(Self {
-                capability: Field::take(reader)?,
-                key: Field::take(reader)?,
-                resend: Field::take(reader)?,
+                capability,
+                key,
+                steps,
             })
         })
     }

@@ -20,9 +20,9 @@ use crate::protocol::operation::{
 };
 use crate::protocol::outcome::Answer;
 use crate::protocol::outcome::{Interruption, Phase, Provenance, StoredRequest, Unsent, Verdict};
-use crate::protocol::policy::{
-    Capability, KeyPolicy, KeyValue, Order, Ownership, ResendPolicy, SettlePolicy,
-};
+use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Order, Ownership, SettlePolicy};
+use crate::protocol::settling::Settling;
+use crate::protocol::steps::{ResendPolicy, Steps};
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 use crate::protocol::view::TwinNote;
 
@@ -257,7 +257,7 @@ fn settle() -> impl Strategy<Value = SettlePolicy> {
         SettlePolicy {
             capability,
             key,
-            resend,
+            steps: Steps::resends(resend),
         }
     })
 }
@@ -303,6 +303,7 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
             request_kept,
             first_seen,
             changed,
+            settling: Settling::default(),
         }
     })
 }

@@ -17,8 +17,9 @@ use crate::protocol::outcome::{
 };
 use crate::protocol::policy::{
     Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order, Ownership,
-    PerGeneration, Policy, ResendPolicy, SettlePolicy, Timeouts, TokenMode,
+    PerGeneration, Policy, SettlePolicy, Timeouts, TokenMode,
 };
+use crate::protocol::steps::{ResendPolicy, Steps};
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 
 pub(crate) const TENANT: &str = "payments";
@@ -218,11 +219,11 @@ pub(crate) fn policy() -> Policy {
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
             }),
-            resend: Some(ResendPolicy {
+            steps: Steps::resends(Some(ResendPolicy {
                 attempts: 3,
                 backoff_from: Millis(200),
                 backoff_to: Millis(30_000),
-            }),
+            })),
         },
         timeouts: Timeouts {
             dispatch: Millis(5_000),

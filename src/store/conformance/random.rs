@@ -207,6 +207,9 @@ impl Script {
             | Reply::Resend(_)
             | Reply::Recorded(_)
             | Reply::Parked(_)
+            | Reply::Found(_)
+            | Reply::Void(_)
+            | Reply::Voided(_)
             | Reply::Resolved(_)
             | Reply::Steered(_)
             | Reply::Noted(_) => return,

@@ -95,12 +95,20 @@ impl Item {
             Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
+            | Command::Find(_)
+            | Command::BeginVoid(_)
+            | Command::Voided(_)
             | Command::Resolve(_)
             | Command::Note(_) => before.and_then(resource_of),
         };
         let reads_fence = match command {
             Command::Admit(_) | Command::Resend(_) | Command::Park(_) | Command::Steer(_) => true,
-            Command::Record(_) | Command::Resolve(_) | Command::Note(_) => false,
+            Command::Record(_)
+            | Command::Find(_)
+            | Command::BeginVoid(_)
+            | Command::Voided(_)
+            | Command::Resolve(_)
+            | Command::Note(_) => false,
         };
         let fence_version = resource
             .as_ref()
@@ -122,13 +130,16 @@ impl Item {
             | Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
+            | Command::Find(_)
+            | Command::BeginVoid(_)
+            | Command::Voided(_)
             | Command::Resolve(_)
             | Command::Note(_) => Some(known.operation_guard(&key)),
         };
         let applied =
             changes.operation.as_deref().is_some_and(is_applied) && !before.is_some_and(is_applied);
         Self {
-            admits: matches!(command, Command::Admit(_) | Command::Resend(_)),
+            admits: command.asks_for_attempt(),
             resource,
             fence_version,
             fence: changes.fence.clone(),
@@ -193,6 +204,9 @@ fn key_of(command: &Command, changes: &Changes, reply: &Reply) -> OperationKey {
         (Command::Record(record), _) => record.key.clone(),
         (Command::Resend(resend), _) => resend.key.clone(),
         (Command::Park(park), _) => park.key.clone(),
+        (Command::Find(finding), _) => finding.key.clone(),
+        (Command::BeginVoid(begin), _) => begin.key.clone(),
+        (Command::Voided(voided), _) => voided.key.clone(),
         (Command::Resolve(resolve), _) => resolve.key.clone(),
         (Command::Note(note), _) => note.key.clone(),
         // It has none; nothing is looked up under this.

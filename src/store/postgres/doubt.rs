@@ -221,7 +221,10 @@ impl Lookout<'_> {
     }
 }
 
-/// Whose it is: of who made its last attempt.
+/// Whose it is: of who made its last attempt, or undoes it.
 pub(super) fn carrier(operation: &Operation) -> Option<InstanceId> {
-    operation.attempts.last().map(|last| last.id.instance)
+    operation
+        .everything_sent()
+        .last()
+        .map(|last| last.id.instance)
 }

@@ -37,6 +37,7 @@ use crate::failpoint;
 use crate::protocol::command::{Command, Record, Reply};
 use crate::protocol::ids::InstanceId;
 use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::void::{VoidEnd, VoidReply, Voided};
 use crate::store::StoreError;
 use ask::{granted, refuse};
 
@@ -328,21 +329,15 @@ impl Lane {
 
     /// Answers. An attempt that nobody takes sends nothing, and that is recorded.
     fn tell(&mut self, ask: Ask, reply: Box<Reply>) {
-        let attempt = granted(&reply).cloned();
+        let unsent = self.unsent(&reply);
         let Err(untold) = ask.answer.send(Ok(Answer::Reply(reply))) else {
             return;
         };
         drop(untold);
-        if let Some(grant) = attempt {
+        if let Some(command) = unsent {
             let (answer, _nobody) = oneshot::channel();
             self.doubts.push(Ask {
-                command: Box::new(Command::Record(Record {
-                    key: grant.key,
-                    attempt: grant.attempt,
-                    evidence: Evidence::NotSent(Unsent::DispatchExpired),
-                    open: false,
-                    at: self.shared.clock.now(),
-                })),
+                command: Box::new(command),
                 wanted: None,
                 swiftly: false,
                 answer,
@@ -353,6 +348,26 @@ impl Lane {
                 })),
             });
         }
+    }
+
+    /// What there is to record of an attempt, or of an undo, whose permit nobody took.
+    fn unsent(&self, reply: &Reply) -> Option<Command> {
+        if let Reply::Void(VoidReply::Granted(grant)) = reply {
+            return Some(Command::Voided(Voided {
+                key: grant.key.clone(),
+                attempt: grant.attempt,
+                end: VoidEnd::NotSent(Unsent::DispatchExpired),
+                at: self.shared.clock.now(),
+            }));
+        }
+        let grant = granted(reply)?;
+        Some(Command::Record(Record {
+            key: grant.key.clone(),
+            attempt: grant.attempt,
+            evidence: Evidence::NotSent(Unsent::DispatchExpired),
+            open: false,
+            at: self.shared.clock.now(),
+        }))
     }
 
     async fn prove(&mut self) -> Result<(), StoreError> {

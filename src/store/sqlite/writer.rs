@@ -452,6 +452,9 @@ impl Decided {
                 Reply::Admission(_)
                 | Reply::Resend(_)
                 | Reply::Parked(_)
+                | Reply::Found(_)
+                | Reply::Void(_)
+                | Reply::Voided(_)
                 | Reply::Resolved(_)
                 | Reply::Steered(_)
                 | Reply::Noted(_),

@@ -7,6 +7,8 @@ use crate::protocol::meaning::Members;
 use crate::protocol::operation::{KeyUse, Place, State, WhyNot};
 use crate::protocol::outcome::Provenance;
 use crate::protocol::policy::Ownership;
+use crate::protocol::settling::Settling;
+use crate::protocol::steps::Steps;
 use crate::protocol::time::{BootId, BootInstant, Moment};
 use crate::wire::identify::Identified;
 
@@ -100,7 +102,7 @@ fn operation(identified: &Identified) -> Operation {
             round: Round(0),
             first: None,
         },
-        settle: identified.policy.settle,
+        settle: identified.policy.settle.clone(),
         state: State::Uncertain,
         attempts: Vec::new(),
         admitted: 1,
@@ -111,6 +113,7 @@ fn operation(identified: &Identified) -> Operation {
         changed: START,
         credentialed: false,
         members: Members::default(),
+        settling: Settling::default(),
     }
 }
 
@@ -286,7 +289,7 @@ fn what_is_only_observed_from_now_on_is_unprotected() {
 #[test]
 fn what_is_never_sent_again_may_move() {
     let (mut operation, request) = statement();
-    operation.settle.resend = None;
+    operation.settle.steps = Steps::none();
     let elsewhere = changed("bank.internal", "bank2.internal");
     assert_eq!(
         judged(&elsewhere, &(operation, request)),

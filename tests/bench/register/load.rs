@@ -20,8 +20,9 @@ use fencepost::protocol::operation::IdentityOrigin;
 use fencepost::protocol::outcome::{Answer, AnswerClass, Evidence, StoredRequest};
 use fencepost::protocol::policy::{
     Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order, Ownership,
-    PerGeneration, Policy, ResendPolicy, SettlePolicy, Timeouts, TokenMode,
+    PerGeneration, Policy, SettlePolicy, Timeouts, TokenMode,
 };
+use fencepost::protocol::steps::{ResendPolicy, Steps};
 use fencepost::protocol::time::{Millis, Moment};
 use fencepost::store;
 use fencepost::store::permit::Permit;
@@ -281,11 +282,11 @@ fn policy() -> Policy {
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
             }),
-            resend: Some(ResendPolicy {
+            steps: Steps::resends(Some(ResendPolicy {
                 attempts: 3,
                 backoff_from: Millis(200),
                 backoff_to: Millis(30_000),
-            }),
+            })),
         },
         timeouts: Timeouts {
             dispatch: Millis(5_000),

@@ -269,7 +269,11 @@ pub fn resent(scenario: &Scenario, before: &World, after: &World) -> Judged {
     let tries: Vec<&Try> = before.tries_of(name).collect();
     let resends = tries.iter().rev().take_while(|it| it.call.is_none());
     let used = resends.filter(|it| it.proof != Proof::NotSent).count();
-    let most = operation.settle.resend.map_or(0, |resend| resend.attempts);
+    let most = operation
+        .settle
+        .steps
+        .send_again()
+        .map_or(0, |resend| resend.attempts);
     never(used >= usize::try_from(most).unwrap(), || {
         format!("{name} was resent more often than allowed")
     })?;

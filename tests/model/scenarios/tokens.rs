@@ -140,8 +140,8 @@ fn cancel_and_reopen() -> Scenario {
 
 fn advance(name: &'static str, settle: SettlePolicy) -> Scenario {
     let calls = vec![
-        Call::new("Alice", 'a', 1).settle(settle),
-        Call::new("Alice, later", 'c', 1).settle(settle),
+        Call::new("Alice", 'a', 1).settle(settle.clone()),
+        Call::new("Alice, later", 'c', 1).settle(settle.clone()),
         Call::new("Bob", 'b', 2).at(1).settle(settle),
     ];
     let about = "an operator cuts all present holders off";

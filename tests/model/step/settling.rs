@@ -136,7 +136,11 @@ impl Step<'_> {
             &moment(scenario, proxy, self.before.now),
         );
         match planned {
-            Planned::Nothing | Planned::Await => Ok(false),
+            Planned::Nothing
+            | Planned::Await
+            | Planned::Ask { .. }
+            | Planned::Void { .. }
+            | Planned::Listen { .. } => Ok(false),
             Planned::CloseThenPlan { .. } if !lost => self.close(proxy, record),
             Planned::Resend { .. } => {
                 if self.resend(proxy, record, lost)? {

@@ -9,7 +9,8 @@
 use tokio::sync::oneshot;
 
 use crate::protocol::command::{Admission, Command, Grant, Reply, ResendReply, Ruling};
-use crate::protocol::ids::InstanceId;
+use crate::protocol::ids::{AttemptId, InstanceId};
+use crate::protocol::void::VoidReply;
 use crate::store::postgres::batch::Item;
 use crate::store::{StoreError, Wanted};
 
@@ -55,7 +56,7 @@ impl Ask {
     /// Whoever asked for an attempt and went away has withdrawn. Evidence counts whether or not anybody
     /// still listens.
     pub(super) fn unless_withdrawn(self) -> Option<Self> {
-        let asks = matches!(*self.command, Command::Admit(_) | Command::Resend(_));
+        let asks = self.command.asks_for_attempt();
         let gone = self.wanted.as_ref().is_some_and(|wanted| !wanted.still());
         if asks && self.doubt.is_none() && (gone || self.answer.is_closed()) {
             self.tell(Err(Wanted::withdrawn()));
@@ -67,7 +68,7 @@ impl Ask {
     /// On ground that admits nothing, whoever asks for an attempt is told so at once; what may have been
     /// admitted before is found out all the same.
     pub(super) fn unless_closed(self, closed: Option<&StoreError>) -> Option<Self> {
-        let asks = matches!(*self.command, Command::Admit(_) | Command::Resend(_));
+        let asks = self.command.asks_for_attempt();
         match closed {
             Some(why) if asks && self.doubt.is_none() => {
                 self.tell(Err(why.clone()));
@@ -82,8 +83,17 @@ impl Ask {
     /// write or never: whoever gave it was told that nobody knows.
     pub(super) fn must_be_settled(&self) -> bool {
         match *self.command {
-            Command::Admit(_) | Command::Record(_) | Command::Resend(_) => true,
-            Command::Park(_) | Command::Resolve(_) | Command::Steer(_) | Command::Note(_) => false,
+            Command::Admit(_)
+            | Command::Record(_)
+            | Command::Resend(_)
+            | Command::BeginVoid(_)
+            | Command::Voided(_) => true,
+            // What was found can be found again; a callback that is not recorded is sent again.
+            Command::Park(_)
+            | Command::Find(_)
+            | Command::Resolve(_)
+            | Command::Steer(_)
+            | Command::Note(_) => false,
         }
     }
 
@@ -111,13 +121,33 @@ pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
         | Reply::Recorded(_)
         | Reply::Resend(_)
         | Reply::Parked(_)
+        | Reply::Found(_)
+        | Reply::Void(_)
+        | Reply::Voided(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
         | Reply::Noted(_) => None,
     }
 }
 
+/// What a reply lets begin: an attempt, or an undo.
+pub(super) fn begun(reply: &Reply) -> Option<AttemptId> {
+    match reply {
+        Reply::Void(VoidReply::Granted(grant)) => Some(grant.attempt),
+        Reply::Admission(_)
+        | Reply::Recorded(_)
+        | Reply::Resend(_)
+        | Reply::Parked(_)
+        | Reply::Found(_)
+        | Reply::Void(_)
+        | Reply::Voided(_)
+        | Reply::Resolved(_)
+        | Reply::Steered(_)
+        | Reply::Noted(_) => granted(reply).map(|grant| grant.attempt),
+    }
+}
+
 /// An attempt bears the id of who makes it; one that has been declared dead since makes none.
 pub(super) fn is_of_the_dead(reply: &Reply, own: InstanceId) -> bool {
-    granted(reply).is_some_and(|grant| grant.attempt.instance != own)
+    begun(reply).is_some_and(|attempt| attempt.instance != own)
 }

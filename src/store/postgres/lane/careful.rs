@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use futures_util::future;
 use tokio_postgres::types::Type;
 
-use super::ask::{Ask, granted, is_of_the_dead, refuse};
+use super::ask::{Ask, begun, is_of_the_dead, refuse};
 use super::{Lane, Pending, columns, pass_before};
 use crate::clock;
 use crate::protocol::command::{Command, Reply, Resolved};
@@ -301,7 +301,7 @@ fn decide_one(
 /// The reply that was in doubt, if its attempt turns out to be recorded.
 fn committed_before(ask: &Ask, view: &view::View) -> Option<Box<Reply>> {
     let reply = &ask.doubt.as_ref()?.reply;
-    let attempt = granted(reply)?.attempt;
+    let attempt = begun(reply)?;
     let Some(view::Record::Operation(operation)) = &view.record else {
         return None;
     };
@@ -344,6 +344,9 @@ fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
             Command::Admit(_)
             | Command::Record(_)
             | Command::Resend(_)
+            | Command::Find(_)
+            | Command::BeginVoid(_)
+            | Command::Voided(_)
             | Command::Resolve(_)
             | Command::Note(_),
             _,
@@ -358,7 +361,13 @@ fn carried(command: &Command) -> Option<&OperationKey> {
         Command::Resend(resend) => Some(&resend.key),
         Command::Park(park) => Some(&park.key),
         Command::Resolve(resolve) => Some(&resolve.key),
-        Command::Admit(_) | Command::Record(_) | Command::Steer(_) | Command::Note(_) => None,
+        Command::BeginVoid(begin) => Some(&begin.key),
+        Command::Admit(_)
+        | Command::Record(_)
+        | Command::Find(_)
+        | Command::Voided(_)
+        | Command::Steer(_)
+        | Command::Note(_) => None,
     }
 }
 
@@ -383,6 +392,9 @@ pub(in crate::store::postgres) fn want(wants: &mut Wants, command: &Command) {
         Command::Record(record) => wants.operation(&record.key),
         Command::Resend(resend) => wants.request(&resend.key),
         Command::Park(park) => wants.operation(&park.key),
+        Command::Find(finding) => wants.operation(&finding.key),
+        Command::BeginVoid(begin) => wants.request(&begin.key),
+        Command::Voided(voided) => wants.operation(&voided.key),
         Command::Resolve(resolve) => wants.operation(&resolve.key),
         Command::Note(note) => wants.operation(&note.key),
         Command::Steer(steer) => wants.line(&steer.resource),
