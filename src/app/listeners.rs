@@ -79,7 +79,9 @@ impl Listeners {
 }
 
 /// The listeners of one upstream, each with its certificates.
-fn of_upstream(upstream: &Upstream) -> impl Iterator<Item = (&Upstream, Place, Option<&ListenTls>)> {
+fn of_upstream(
+    upstream: &Upstream,
+) -> impl Iterator<Item = (&Upstream, Place, Option<&ListenTls>)> {
     let place = |address, way| Place {
         address,
         upstream: upstream.id.clone(),
@@ -104,20 +106,24 @@ pub(super) fn faces(
     let upstream = Arc::clone(&gateway.config);
     let face = |place: Place| {
         let face = match (place.way, &upstream.callbacks) {
-            (Way::FromUpstream, Some(rules)) => Face::Callbacks(CallbackFront::new(CallbackShared {
-                upstream: upstream.id.clone(),
-                tenant: shared.config().tenant.clone(),
-                rules: Arc::clone(rules),
-                application: gateway.application.clone(),
-                reconciler: reconciler.clone(),
-                dispatcher: dispatcher.clone(),
-                bodies: shared.bodies().clone(),
-            })),
+            (Way::FromUpstream, Some(rules)) => {
+                Face::Callbacks(CallbackFront::new(CallbackShared {
+                    upstream: upstream.id.clone(),
+                    tenant: shared.config().tenant.clone(),
+                    rules: Arc::clone(rules),
+                    application: gateway.application.clone(),
+                    reconciler: reconciler.clone(),
+                    dispatcher: dispatcher.clone(),
+                    bodies: shared.bodies().clone(),
+                }))
+            }
             (Way::ToUpstream | Way::FromUpstream, _) => {
                 Face::Callers(Front::new(Arc::clone(shared), Arc::clone(gateway)))
             }
         };
         (place, face)
     };
-    of_upstream(&upstream).map(|(_, place, _)| face(place)).collect()
+    of_upstream(&upstream)
+        .map(|(_, place, _)| face(place))
+        .collect()
 }

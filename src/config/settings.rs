@@ -344,10 +344,13 @@ pub enum Route<'a> {
 impl Upstream {
     /// The rules of all its effects, those of unlisted requests last.
     pub fn protects(&self) -> impl Iterator<Item = &Arc<Protect>> {
-        let listed = self.effects.iter().filter_map(|effect| match &effect.action {
-            Action::Protect(protect) => Some(protect),
-            Action::Pass => None,
-        });
+        let listed = self
+            .effects
+            .iter()
+            .filter_map(|effect| match &effect.action {
+                Action::Protect(protect) => Some(protect),
+                Action::Pass => None,
+            });
         let unlisted = match &self.unlisted {
             Unlisted::Protect(protect) => Some(protect),
             Unlisted::Observe | Unlisted::Pass | Unlisted::Deny => None,

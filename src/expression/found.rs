@@ -221,11 +221,7 @@ mod tests {
             headers,
             body,
             token: None,
-            operation: Some(OperationFacts {
-                id: "pay:o42",
-                key: None,
-                reference: "r",
-            }),
+            operation: Some(OperationFacts::of_id("pay:o42")),
         }
     }
 

@@ -52,8 +52,19 @@ pub struct OperationFacts<'a> {
     pub id: &'a str,
     /// The key that it was sent under; `None` where the upstream honours none.
     pub key: Option<&'a str>,
-    /// The digest of its identity that may have been sent with it.
-    pub reference: &'a str,
+    /// The digest of its identity that may have been sent with it; `None` where it is not asked for yet.
+    pub reference: Option<&'a str>,
+}
+
+impl<'a> OperationFacts<'a> {
+    /// Nothing but its id.
+    pub fn of_id(id: &'a str) -> Self {
+        Self {
+            id,
+            key: None,
+            reference: None,
+        }
+    }
 }
 
 /// A named part of a request.

@@ -187,9 +187,12 @@ fn unread(error: &BodyError) -> Reply {
 fn answered(answer: &Answer) -> Reply {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut reply = Reply::new(status, Source::Upstream);
-    reply.append(answer.fields.iter().filter(|(name, _)| {
-        std::str::from_utf8(name).is_ok_and(hygiene::answers)
-    }));
+    reply.append(
+        answer
+            .fields
+            .iter()
+            .filter(|(name, _)| std::str::from_utf8(name).is_ok_and(hygiene::answers)),
+    );
     reply.body = answer.body.clone().unwrap_or_default();
     reply
 }

@@ -18,7 +18,7 @@ use crate::protocol::finding::{Finder, Finding, Found, NotKnown, Weighed, Worth}
 use crate::protocol::operation::{Effect, Operation, State};
 use crate::protocol::outcome::{Answer, StoredRequest};
 use crate::protocol::steps::{SettleStep, StepIndex};
-use crate::store::{Stored, StoreError};
+use crate::store::{StoreError, Stored};
 use crate::upstream::Unanswered;
 use crate::wire::findings::{self, Page};
 use crate::wire::keys;

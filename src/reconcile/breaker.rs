@@ -117,7 +117,11 @@ mod tests {
         assert_eq!(breaker.turn(START), Turn::After(SHORTEST));
         let later = START.after(SHORTEST);
         assert_eq!(breaker.turn(later), Turn::Now);
-        assert_eq!(breaker.turn(later), Turn::After(SHORTEST), "the others wait");
+        assert_eq!(
+            breaker.turn(later),
+            Turn::After(SHORTEST),
+            "the others wait"
+        );
         breaker.failed(later);
         assert_eq!(breaker.turn(later), Turn::After(Millis(2_000)));
         let later = later.after(Millis(2_000));

@@ -295,8 +295,8 @@ impl Reconciler {
         let living = self.dispatcher.register.living();
         let now = self.dispatcher.clock.now();
         let lease = crate::protocol::lease::LeaseFacts::unknown();
-        let is_due = |operation: &Operation| {
-            match plan::plan(operation, None, &lease, &living, &now) {
+        let is_due =
+            |operation: &Operation| match plan::plan(operation, None, &lease, &living, &now) {
                 Step::Nothing | Step::Await => false,
                 Step::Park(_) => true,
                 Step::Listen { left } => is_soon(left),
@@ -304,8 +304,7 @@ impl Reconciler {
                 | Step::Resend { after }
                 | Step::Ask { after, .. }
                 | Step::Void { after, .. } => is_soon(after),
-            }
-        };
+            };
         if operation.place.is_none() || is_due(operation) {
             return is_due(operation);
         }

@@ -164,7 +164,12 @@ impl Reconciler {
         let Some(stored) = read.operation(key, true).await? else {
             return Ok(After::Done);
         };
-        if operation.settle.steps.at(step).is_some_and(|it| it.void().is_some()) {
+        if operation
+            .settle
+            .steps
+            .at(step)
+            .is_some_and(|it| it.void().is_some())
+        {
             return self.undo(gateway, stored, step).await;
         }
         Ok(match self.ask(gateway, stored, step).await? {
@@ -349,7 +354,11 @@ impl Reconciler {
     /// Tells everybody who waits for it where it stands now.
     pub(super) fn tell(&self, operation: &Operation, state: State, turn: Turn) {
         if !state.is_unsettled() {
-            let took = self.dispatcher.clock.now().age_at_most(&operation.first_seen);
+            let took = self
+                .dispatcher
+                .clock
+                .now()
+                .age_at_most(&operation.first_seen);
             let metrics = &self.dispatcher.metrics;
             metrics.settled_after(took.unwrap_or_default());
             tracing::info!(

@@ -81,11 +81,15 @@ impl Questions {
         most: usize,
     ) -> Result<Answer, Unanswered> {
         let begun = clock::boottime();
-        let response = self.client.send(request).await.map_err(|error| match error {
-            PassThroughError::Target => Unanswered::Unfit,
-            error @ PassThroughError::Unreachable(_) => Unanswered::Unreachable(error),
-            error @ PassThroughError::Broken(_) => Unanswered::Broken(error),
-        })?;
+        let response = self
+            .client
+            .send(request)
+            .await
+            .map_err(|error| match error {
+                PassThroughError::Target => Unanswered::Unfit,
+                error @ PassThroughError::Unreachable(_) => Unanswered::Unreachable(error),
+                error @ PassThroughError::Broken(_) => Unanswered::Broken(error),
+            })?;
         let keeping = Keeping {
             limit: most,
             bodies: self.bodies.clone(),

@@ -103,10 +103,7 @@ pub fn of_undo(undo: &Undo, asked: &Asked, answer: &Answer) -> Result<(), NotKno
 }
 
 /// The answer that callers get.
-pub fn outcome(
-    rule: &FoundOutcome<Pick>,
-    picked: Option<Result<&[u8], WhyMissing>>,
-) -> Answer {
+pub fn outcome(rule: &FoundOutcome<Pick>, picked: Option<Result<&[u8], WhyMissing>>) -> Answer {
     let json = || {
         let media = Bytes::from_static(b"application/json");
         (Bytes::from_static(b"content-type"), media)

@@ -39,6 +39,7 @@ pub(super) fn upstream(effects: Vec<EffectRule>, unlisted: Unlisted) -> Upstream
         mode: Mode::Enforce,
         timeouts: timeouts(),
         accept_close_framed: false,
+        callbacks: None,
         fresh_connections: false,
         principal: Vec::new(),
     }
@@ -121,6 +122,7 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
         means: Means::Whole,
         fence,
         answers: AnswerRules::contract(),
+        asking: crate::config::Asking::default(),
         policy: Arc::new(policy),
         join: Duration::from_secs(10),
         blind_retry: Some(Millis(300_000)),

@@ -29,7 +29,7 @@ use super::problem::{self, About, Fault, Row};
 use super::reply::Reply;
 use super::route::fence_fields;
 use crate::config::{Fence, Means, Protect, Upstream};
-use crate::expression::{Member, Missing, PathParams, RequestFacts, Template, WhyMissing};
+use crate::expression::{Member, Missing, OperationFacts, PathParams, RequestFacts, Template, WhyMissing};
 use crate::protocol::command::{Admit, Presented, TokenField};
 use crate::protocol::ids::{
     AcquisitionId, AttemptId, FencingToken, Incarnation, OperationId, OperationKey, ResourceKey,
@@ -235,7 +235,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
     };
     let (id, origin) = operation_id(scope, &effect, &facts, token)?;
     let facts = RequestFacts {
-        operation: Some(&id),
+        operation: Some(OperationFacts::of_id(&id)),
         ..facts
     };
     let presented = protect

@@ -24,8 +24,8 @@ use super::reply::{Reply, Source};
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::rejection::Rejection;
 
-pub use undone::undone;
 pub use row::{Retry, Row};
+pub use undone::undone;
 use wording::Wording;
 
 /// Why the proxy itself could not do what was asked, or would not read it. Nothing was sent, except

@@ -90,7 +90,7 @@ impl Asked {
         let operation = OperationFacts {
             id: &self.id,
             key: self.key.as_deref(),
-            reference: &self.reference,
+            reference: Some(&self.reference),
         };
         let facts = match &self.request {
             Some(stored) => RequestFacts {
@@ -138,7 +138,11 @@ impl Asked {
                     (bytes, Some(media))
                 }
             };
-            let method: &[u8] = if query.content.is_some() { b"POST" } else { b"GET" };
+            let method: &[u8] = if query.content.is_some() {
+                b"POST"
+            } else {
+                b"GET"
+            };
             let credential = query.credential.as_ref();
             let credential = credential.filter(|_| bearing == Bearing::StandIn);
             let mut fields = self.fields(credential, key_header);
@@ -230,10 +234,7 @@ fn put(fields: &mut Fields, name: &str, value: &[u8]) {
     ));
 }
 
-fn written(
-    content: &Content,
-    facts: &RequestFacts<'_>,
-) -> Result<(Bytes, &'static [u8]), Missing> {
+fn written(content: &Content, facts: &RequestFacts<'_>) -> Result<(Bytes, &'static [u8]), Missing> {
     match content {
         Content::Form(fields) => {
             let mut pairs = Vec::new();

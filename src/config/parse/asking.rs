@@ -188,7 +188,9 @@ fn members(field: &Field<'_>, path: Option<&PathTemplate>) -> Vec<(String, Value
 fn target(field: &Field<'_>, path: Option<&PathTemplate>) -> Option<Template> {
     let text = field.text()?;
     if !text.starts_with('/') || text.contains(['#', ' ']) {
-        field.error("expected a path, and a query where there is one (`/charges?ref={operation.id}`)");
+        field.error(
+            "expected a path, and a query where there is one (`/charges?ref={operation.id}`)",
+        );
         return None;
     }
     let template = value::text_template(field)?;
@@ -203,7 +205,9 @@ fn own_fields(field: &Field<'_>) -> Vec<(HeaderName, HeaderValue)> {
         if header.is_none() {
             field.error(format!("`{name}` is not the name of a header"));
         }
-        let value = field.read("the value of a header", |text| HeaderValue::from_str(text).ok())?;
+        let value = field.read("the value of a header", |text| {
+            HeaderValue::from_str(text).ok()
+        })?;
         Some((header?, value))
     });
     named.collect()
@@ -223,10 +227,12 @@ fn credential(fields: &mut Fields<'_>) -> Option<Credential> {
 
 fn pages(field: &Field<'_>) -> Option<Pages> {
     let mut fields = field.map()?;
-    let parameter = fields.need("parameter").and_then(|field| {
-        field.read("a name", |text| (!text.is_empty()).then(|| text.to_owned()))
-    });
-    let next = fields.need("next").and_then(|field| pick(&field, Pick::of_found));
+    let parameter = fields
+        .need("parameter")
+        .and_then(|field| field.read("a name", |text| (!text.is_empty()).then(|| text.to_owned())));
+    let next = fields
+        .need("next")
+        .and_then(|field| pick(&field, Pick::of_found));
     let most = fields.or("most", DEFAULT_PAGES, |field| {
         field.number("a number from 1 to 100", 1..=100)
     });

@@ -39,7 +39,9 @@ pub(super) fn callbacks(
     let listen = fields
         .need("listen")
         .and_then(|field| claimed(&field, taken));
-    let listen_tls = fields.take("listen_tls").and_then(|field| listen_tls(&field));
+    let listen_tls = fields
+        .take("listen_tls")
+        .and_then(|field| listen_tls(&field));
     let forward = fields.take("forward").and_then(|field| forward(&field));
     let body_limit = fields.or("body", DEFAULT_BODY.min(limits.buffered_bodies), |field| {
         let limit = field.read(SIZE, scalar::size)?;
@@ -98,7 +100,10 @@ fn forward(field: &Field<'_>) -> Option<Uri> {
 fn rule(fields: &mut Fields<'_>, principal: &[PrincipalPart]) -> Option<CallbackRule> {
     let on = fields.take("on");
     let (name, path) = match &on {
-        None => ("POST /{path...}".to_owned(), PathTemplate::parse("/{path...}").ok()),
+        None => (
+            "POST /{path...}".to_owned(),
+            PathTemplate::parse("/{path...}").ok(),
+        ),
         Some(field) => (field.text()?.to_owned(), post_path(field)),
     };
     let signature = fields.need("signature").and_then(|field| signature(&field));
@@ -200,7 +205,9 @@ fn template(field: &Field<'_>, path: Option<&PathTemplate>) -> Option<Template> 
     let roots = crate::expression::Root::OF_CALLBACK;
     let is_known = |root| roots.contains(&root);
     if template.members().any(unknown)
-        || !template.references().all(|reference| is_known(reference.root))
+        || !template
+            .references()
+            .all(|reference| is_known(reference.root))
     {
         field.error("a callback has neither a token nor an operation of its own to read from");
         return None;
@@ -216,9 +223,13 @@ fn signature(field: &Field<'_>) -> Option<Signature> {
         ("hmac", "hmac"),
     ];
     let mut fields = field.map()?;
-    let kind = fields.need("scheme").and_then(|field| field.choice(&SCHEMES));
+    let kind = fields
+        .need("scheme")
+        .and_then(|field| field.choice(&SCHEMES));
     let header = hmac_header(&mut fields, kind == Some("hmac"));
-    let secrets = fields.need("secrets").and_then(|field| field.list().map(|list| (field, list)));
+    let secrets = fields
+        .need("secrets")
+        .and_then(|field| field.list().map(|list| (field, list)));
     let tolerance = fields.or("tolerance", DEFAULT_TOLERANCE, |field| {
         let tolerance = field.read(DURATION, scalar::duration)?;
         if tolerance > LONGEST_TOLERANCE {
@@ -265,7 +276,9 @@ fn hmac_header(fields: &mut Fields<'_>, wanted: bool) -> Option<HmacHeader> {
     }
     let named = |field: Field<'_>| -> Option<HeaderName> { value::header(&field) };
     if header.is_none() {
-        fields.own().error("header is missing: where does the signature stand?");
+        fields
+            .own()
+            .error("header is missing: where does the signature stand?");
     }
     let digest = digest.map_or(Some(HmacDigest::Sha256), |field| {
         field.choice(&[

@@ -255,9 +255,9 @@ impl Reading<'_> {
         kind: &'static str,
     ) -> (String, Option<LookUpPolicy>) {
         let named = fields.take("name");
-        let name = named.as_ref().and_then(|field| {
-            field.read(super::NAME, |text| super::is_name(text).then_some(text))
-        });
+        let name = named
+            .as_ref()
+            .and_then(|field| field.read(super::NAME, |text| super::is_name(text).then_some(text)));
         let name = name.map_or_else(|| self.default_name(kind), str::to_owned);
         if self.names().any(|known| known == name) {
             let at = named.as_ref().unwrap_or(fields.own());

@@ -188,9 +188,9 @@ fn root_of_request<'v>(root: Root, named: &Named, facts: &RequestFacts<'v>) -> F
         }
         Root::Operation => {
             let operation = facts.operation.ok_or_else(|| absent(WhyMissing::Absent))?;
-            let always = [("id", operation.id), ("reference", operation.reference)];
-            let key = operation.key.map(|key| ("key", key));
-            let all = always.into_iter().chain(key);
+            let id = ("id", Some(operation.id));
+            let all = [id, ("key", operation.key), ("reference", operation.reference)];
+            let all = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
             Ok(values::texts(all.map(|(name, value)| (name.into(), value.into()))))
         }
         // No request has one: `Program::compile` refuses it where there is none.

@@ -8,7 +8,9 @@
 //! the proxy itself dies is in `crash`.
 
 mod answers;
+mod asking;
 mod bytes;
+mod callbacks;
 mod certificates;
 mod deadlines;
 mod drain;

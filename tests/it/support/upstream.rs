@@ -57,7 +57,11 @@ struct Log {
     heads: Vec<Head>,
     effects: Vec<Effect>,
     remembered: HashMap<String, Vec<u8>>,
+    questions: Option<Answering>,
 }
+
+/// What questions are answered, by what has happened.
+type Answering = Box<dyn Fn(&[Effect], &Head, &str) -> Vec<u8> + Send>;
 
 impl Upstream {
     /// Starts one on a port of its own.
@@ -92,6 +96,14 @@ impl Upstream {
     /// What befalls the next request that no earlier script is waiting for.
     pub fn next(&self, script: Script) {
         self.log().scripts.push_back(script);
+    }
+
+    /// What a GET, or a POST below `/ask` or `/void`, is answered from now on: none of them is an effect.
+    pub fn when_asked(
+        &self,
+        answer: impl Fn(&[Effect], &Head, &str) -> Vec<u8> + Send + 'static,
+    ) {
+        self.log().questions = Some(Box::new(answer));
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -248,7 +260,14 @@ impl Shared {
 
 impl Log {
     fn answer(&mut self, keys: Keys, head: &Head, body: &[u8]) -> Vec<u8> {
-        if matches!(head.word(0), "GET" | "OPTIONS") {
+        let path = head.word(1);
+        let is_question = matches!(head.word(0), "GET" | "OPTIONS")
+            || path.starts_with("/ask")
+            || path.starts_with("/void");
+        if let (true, Some(answer)) = (is_question, &self.questions) {
+            return answer(&self.effects, head, &String::from_utf8_lossy(body));
+        }
+        if is_question {
             let count = self.effects.len();
             return json_answer(200, &format!("{{\"effects\":{count}}}"));
         }
