@@ -403,6 +403,7 @@ fn policy(value: KeyValue) -> Policy {
                 value,
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
+                placing: None,
             }),
             resend: None,
         },

@@ -318,6 +318,7 @@ fn idempotent() -> SettlePolicy {
             value: KeyValue::Derived,
             lifetime: Some(Millis(86_400_000)),
             remembers_refusals: false,
+            placing: None,
         }),
         resend: Some(ResendPolicy {
             attempts: 3,

@@ -1,7 +1,8 @@
 //! HTTP on one side, the words of the contract on the other.
 //!
 //! What lives here: what a request *is* ([`route`], [`caller`], [`identify`], [`canonical`],
-//! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), and what its caller is told
+//! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), what is
+//! put into it on its way ([`insertion`]), and what its caller is told
 //! ([`answer`], [`problem`], [`reply`]).
 //!
 //! What always holds: everything here is a pure function of what it is given, but for [`body`],
@@ -22,6 +23,7 @@ pub mod fingerprint;
 mod form;
 pub mod hygiene;
 pub mod identify;
+pub mod insertion;
 pub mod json;
 pub mod keys;
 pub mod meaning;

@@ -410,6 +410,7 @@ pub fn idempotent() -> SettlePolicy {
             value: KeyValue::Derived,
             lifetime: Some(Millis(60 * TICK_MS)),
             remembers_refusals: false,
+            placing: None,
         }),
         resend: Some(ResendPolicy {
             attempts: 2,

@@ -217,6 +217,7 @@ pub(crate) fn policy() -> Policy {
                 value: KeyValue::Derived,
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
+                placing: None,
             }),
             resend: Some(ResendPolicy {
                 attempts: 3,
