@@ -399,6 +399,7 @@ fn policy(value: KeyValue) -> Policy {
                 value,
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
+                placing: None,
             }),
             steps: Steps::none(),
         },

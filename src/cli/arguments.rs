@@ -13,6 +13,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::moving;
+use super::profiles::Profiles;
 use crate::app::direct::Place;
 use crate::config::Secret;
 
@@ -40,6 +41,9 @@ pub(super) enum Command {
     Schema,
     /// Say what would be made of a request: effect, identity, resource, key, policy. Nothing is sent.
     Explain(Explain),
+    /// What is known about APIs: profiles that an upstream of the config can name.
+    #[command(subcommand)]
+    Profiles(Profiles),
     /// Operations of a running instance, or straight of a register.
     #[command(subcommand)]
     Operations(Operations),

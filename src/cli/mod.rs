@@ -16,6 +16,7 @@ mod failure;
 mod instance;
 mod moving;
 mod operations;
+mod profiles;
 mod reload;
 mod report;
 mod resources;
@@ -59,6 +60,7 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
         Command::Check(check) => one_thread()?.block_on(check::run(&check, json)),
         Command::Schema => Ok(format!("{:#}", crate::config::schema())),
         Command::Explain(explain) => explain::run(&explain, json),
+        Command::Profiles(command) => profiles::run(&command, json),
         Command::Operations(command) => one_thread()?.block_on(operations::run(&command, json)),
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
         Command::Report(command) => one_thread()?.block_on(report::run(&command, json)),

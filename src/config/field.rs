@@ -254,6 +254,11 @@ impl<'a> Field<'a> {
         found.map(|(_, value)| *value)
     }
 
+    /// Says that some words are likely, of more that could stand here.
+    pub(super) fn suggest(&self, words: &[&str]) {
+        self.ask(|| Question::Choice(words.iter().map(|word| (*word).to_owned()).collect()));
+    }
+
     /// A choice of which this version does not know all: those are refused by name.
     pub(super) fn choice_or_later<T: Copy>(
         &self,

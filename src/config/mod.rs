@@ -16,6 +16,7 @@ mod callers;
 mod database;
 mod encryption;
 mod field;
+mod insertion;
 mod inside;
 mod parse;
 mod problems;
@@ -36,12 +37,16 @@ pub use callbacks::{
 pub use callers::{CertificateName, ClientCertificates, ListenTls, PrincipalPart};
 pub use database::{DatabaseTls, DatabaseUrl};
 pub use encryption::EncryptionKey;
+pub use insertion::{
+    IfPresent, Insert, KeyFormat, KeyRule, ReferencePart, ReferenceRule, Signed, Slot,
+};
 pub use problems::{Problem, Problems, Severity, Warnings};
+pub use profile::{ProfileText, profiles};
 pub use schema::schema;
 pub use secret::Secret;
 pub use settings::{
-    Action, Admin, Config, EffectRule, Embedded, Fence, Identity, KeyRule, Limits, Means, Methods,
-    Mode, Protect, Register, RegisterPlace, Remember, Route, Selected, SharedRegister, TlsFiles,
+    Action, Admin, Config, EffectRule, Embedded, Fence, Identity, Limits, Means, Methods, Mode,
+    Protect, Register, RegisterPlace, Remember, Route, Selected, SharedRegister, TlsFiles,
     Unlisted, Upstream,
 };
 
@@ -63,7 +68,7 @@ pub fn parse(text: &str, name: &str) -> Result<(Config, Warnings), Problems> {
     parsed(text, name, Findings::default())
 }
 
-/// The same, but secrets are left as they are written: no file and no variable is read. For whoever
+/// The same, but secrets are left as they are written: no file of one and no variable is read. For whoever
 /// judges a config that is not to be used here; operators and keys of it are worth nothing.
 pub fn parse_without_secrets(text: &str, name: &str) -> Result<(Config, Warnings), Problems> {
     parsed(text, name, Findings::without_secrets())

@@ -387,7 +387,7 @@ mod tests {
         let upstream = at(&schema, "/properties/upstreams/additionalProperties");
         assert_eq!(upstream["required"], json!(["listen", "url"]));
         assert_eq!(
-            at(upstream, "/properties/profile/enum"),
+            at(upstream, "/properties/profile/anyOf/0/enum"),
             &json!(profile::names())
         );
         // A profile brings the header.

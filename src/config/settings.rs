@@ -18,13 +18,14 @@ use super::callbacks::Callbacks;
 use super::callers::{ListenTls, PrincipalPart};
 use super::database::DatabaseUrl;
 use super::encryption::EncryptionKey;
+use super::insertion::{Insert, KeyRule};
 use super::secret::Secret;
 use crate::expression::{
     Member, Missing, PathParams, PathTemplate, RequestFacts, RequestPath, Template, WhyMissing,
 };
 use crate::protocol::ids::{Tenant, TokenSource, UpstreamId};
 use crate::protocol::operation::IdentityOrigin;
-use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Policy, Timeouts};
+use crate::protocol::policy::{Capability, Placing, Policy, Timeouts};
 use crate::protocol::time::Millis;
 
 /// A whole config.
@@ -158,7 +159,8 @@ pub struct Upstream {
     pub tls: TlsFiles,
     /// What it can do about duplicates.
     pub capability: Capability,
-    /// Where the key goes and how it is remembered; `None` where it honours none.
+    /// Where the key goes and how it is remembered, unless an effect says otherwise; `None` where it
+    /// honours none.
     pub key: Option<KeyRule>,
     /// In the order of the file; the first that matches counts.
     pub effects: Vec<EffectRule>,
@@ -185,17 +187,6 @@ pub struct TlsFiles {
     pub client_cert: Option<PathBuf>,
     /// Its key.
     pub client_key: Option<PathBuf>,
-}
-
-/// The key towards the upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRule {
-    /// The header that carries it.
-    pub header: HeaderName,
-    /// Longest key that the upstream takes, in bytes.
-    pub longest: Option<usize>,
-    /// How it is made and remembered.
-    pub policy: KeyPolicy,
 }
 
 /// Requests that are treated alike.
@@ -238,6 +229,11 @@ pub struct Protect {
     pub once: Identity,
     /// Where callers put a key of their own: not passed on but by [`KeyRule`].
     pub caller_key_header: HeaderName,
+    /// What is put into its requests.
+    pub insert: Arc<Insert>,
+    /// The rules of those that go without the key, because they are signed and left alone; `None` where
+    /// there are none such.
+    pub keyless: Option<Arc<Policy>>,
     /// What the fingerprint covers.
     pub means: Means,
     /// Its fence; `Some` exactly when the policy has one.
@@ -266,8 +262,8 @@ pub struct Protect {
 pub struct Identity {
     /// Its text.
     pub template: Template,
-    /// Is a request refused that lacks the one header the template consists of? All other missing
-    /// values refuse anyway.
+    /// Is a request refused that lacks the one header, or the place of the caller's own key, that the
+    /// template consists of? All other missing values refuse anyway.
     pub required: bool,
     /// Who named an operation whose id could be had.
     pub origin: IdentityOrigin,
@@ -342,22 +338,6 @@ pub enum Route<'a> {
 }
 
 impl Upstream {
-    /// The rules of all its effects, those of unlisted requests last.
-    pub fn protects(&self) -> impl Iterator<Item = &Arc<Protect>> {
-        let listed = self
-            .effects
-            .iter()
-            .filter_map(|effect| match &effect.action {
-                Action::Protect(protect) => Some(protect),
-                Action::Pass => None,
-            });
-        let unlisted = match &self.unlisted {
-            Unlisted::Protect(protect) => Some(protect),
-            Unlisted::Observe | Unlisted::Pass | Unlisted::Deny => None,
-        };
-        listed.chain(unlisted)
-    }
-
     /// What becomes of a request. Safe methods that no effect lists pass. A path that would be an
     /// effect only for a server that takes `%2F` for a slash is denied.
     pub fn route(&self, method: &Method, path: &RequestPath) -> Route<'_> {
@@ -394,15 +374,34 @@ impl Upstream {
             .any(|effect| effect.methods.contain(method) && effect.path.might_match(path))
     }
 
-    /// Does the upstream get the caller's own key?
-    pub fn sends_callers_key(&self) -> bool {
-        self.key
-            .as_ref()
-            .is_some_and(|key| key.policy.value == KeyValue::Caller)
+    /// The ways in which its effects put things into their requests.
+    pub fn placings(&self) -> impl Iterator<Item = Placing> {
+        self.protects().map(|protect| protect.insert.placing())
+    }
+
+    /// The rules of all its effects.
+    pub fn protects(&self) -> impl Iterator<Item = &Arc<Protect>> {
+        let listed = self
+            .effects
+            .iter()
+            .filter_map(|effect| match &effect.action {
+                Action::Protect(protect) => Some(protect),
+                Action::Pass => None,
+            });
+        let unlisted = match &self.unlisted {
+            Unlisted::Protect(protect) => Some(protect),
+            Unlisted::Observe | Unlisted::Pass | Unlisted::Deny => None,
+        };
+        listed.chain(unlisted)
     }
 }
 
 impl Protect {
+    /// Does the upstream get the caller's own key?
+    pub fn sends_callers_key(&self) -> bool {
+        self.insert.key.as_ref().is_some_and(KeyRule::is_callers)
+    }
+
     /// Is it forwarded whatever the rules say?
     pub fn is_observed(&self) -> bool {
         self.mode == Mode::Observe
@@ -437,10 +436,11 @@ impl Identity {
         }
     }
 
-    /// Only a header may be lacking, only wholly, and only where it is all there is.
+    /// Only a header or the place of the caller's own key may be lacking (`parse` sees to that), only
+    /// wholly, and only where it is all there is.
     fn may_lack(&self, missing: &Missing) -> bool {
         !self.required
             && missing.why == WhyMissing::Absent
-            && matches!(self.template.single_value(), Some(Member::Header(_)))
+            && self.template.single_value().is_some()
     }
 }

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::body::Incoming;
 
-use crate::config;
+use crate::config::{self, Insert, KeyRule};
 use crate::expression::{AnswerFacts, PathParams};
 use crate::protocol::command::Grant;
 use crate::protocol::ids::UpstreamId;
 use crate::protocol::outcome::{Answer, AnswerClass, StoredRequest};
-use crate::protocol::policy::AnswerTable;
+use crate::protocol::policy::{AnswerTable, KeyPolicy};
 use crate::upstream::{EffectPool, Endpoint, Outbound, PassThrough, Questions, UnfitRequest};
+use crate::wire::insertion::{self, Named};
 use crate::wire::overheard::Overheard;
 use crate::wire::{identify, keys};
 
@@ -47,7 +48,9 @@ pub struct Gateways {
 /// What is sent once an attempt is granted.
 pub struct Load {
     outbound: Outbound,
-    key: Option<config::KeyRule>,
+    insert: Arc<Insert>,
+    /// Where more is put in than a key in a header: what it is put into.
+    whole: Option<(StoredRequest, Endpoint)>,
     judge: Judge,
     passes_on: bool,
 }
@@ -114,12 +117,25 @@ impl Gateway {
             rules,
             conditional: self.is_conditional(request),
         };
+        let insert = self.insert(&judge.rules);
+        let whole = insert
+            .is_more_than_a_field()
+            .then(|| (request.clone(), self.endpoint.clone()));
         Ok(Load {
             outbound,
-            key: self.config.key.clone(),
+            insert,
+            whole,
             judge,
             passes_on: false,
         })
+    }
+
+    /// What is put into requests under these rules.
+    fn insert(&self, rules: &Rules) -> Arc<Insert> {
+        match rules {
+            Rules::Of(protect) => Arc::clone(&protect.insert),
+            Rules::Contract => Arc::new(Insert::of_key(self.config.key.clone())),
+        }
     }
 
     /// Does the request carry its condition to an upstream that checks it?
@@ -146,15 +162,39 @@ impl Gateway {
 }
 
 impl Load {
-    /// The bytes for this grant: the key is a pure function of identity and round.
+    /// The bytes for this grant: what is put in is a pure function of identity and round.
     pub fn outbound(&self, grant: &Grant) -> Result<Outbound, UnfitRequest> {
-        let Some(rule) = &self.key else {
-            return Ok(self.outbound.clone());
+        let named = Named {
+            key: &grant.key,
+            origin: grant.origin,
+            round: grant.round,
         };
-        let key = keys::upstream_key(rule.policy.value, grant.origin, &grant.key, grant.round);
-        self.outbound
-            .clone()
-            .with_field(rule.header.as_str().as_bytes(), key.as_bytes())
+        let Some((request, endpoint)) = &self.whole else {
+            let Some((rule, header)) = self.key_in_header() else {
+                return Ok(self.outbound.clone());
+            };
+            let key = keys::by_rule(rule, named.origin, named.key, named.round);
+            let outbound = self.outbound.clone();
+            return outbound.with_field(header.as_str().as_bytes(), key.as_bytes());
+        };
+        let filled =
+            insertion::filled(&self.insert, request, named).map_err(|_| UnfitRequest::Insertion)?;
+        let outbound = Outbound::new(endpoint, &filled.request)?.keeping_as(&self.outbound);
+        match filled.field {
+            None => Ok(outbound),
+            Some((header, key)) => outbound.with_field(header.as_str().as_bytes(), key.as_bytes()),
+        }
+    }
+
+    fn key_in_header(&self) -> Option<(&KeyRule, &http::HeaderName)> {
+        let rule = self.insert.key.as_ref()?;
+        Some((rule, rule.slot.header()?))
+    }
+
+    /// Would it go out as an operation of this policy went out before?
+    pub fn is_placed_as(&self, key: Option<KeyPolicy>) -> bool {
+        let before = key.and_then(|key| key.placing);
+        before.is_none_or(|before| before == self.insert.placing())
     }
 
     /// For a caller that takes an answer which is too large to keep, as it comes.

@@ -66,6 +66,7 @@ pub(super) fn of_admission(admission: &Admission, waited: bool) -> Vec<Finding> 
 fn lacking(fault: &Fault) -> Option<Finding> {
     let member = match fault {
         Fault::IdentityMissing { field } => field.clone(),
+        Fault::NotInsertable { what } => what.clone(),
         Fault::KeyRequired { header } | Fault::KeyMalformed { header } => {
             format!("header {header}")
         }

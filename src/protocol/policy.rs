@@ -118,6 +118,10 @@ pub enum KeyValue {
     Caller,
 }
 
+/// What is put where into a request on its way out, as one number: another one means other bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Placing(pub u64);
+
 /// How an upstream remembers keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyPolicy {
@@ -128,6 +132,8 @@ pub struct KeyPolicy {
     /// Does the upstream answer a repeat of a refused request with the same refusal? Only then is a
     /// refusal of a repeat definitive.
     pub remembers_refusals: bool,
+    /// How the key, and whatever else, is put into the request; `None` in records that are older.
+    pub placing: Option<Placing>,
 }
 
 /// How an uncertain operation is settled; kept with the intent.

@@ -324,6 +324,7 @@ fn idempotent() -> SettlePolicy {
             value: KeyValue::Derived,
             lifetime: Some(Millis(86_400_000)),
             remembers_refusals: false,
+            placing: None,
         }),
         steps: resends(3),
     }

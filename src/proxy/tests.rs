@@ -34,7 +34,7 @@ use crate::store::{
     Summary, Wanted,
 };
 use crate::telemetry::metrics::Metrics;
-use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, TlsMaterial};
+use crate::upstream::{EffectPool, Endpoint, Limits, PassThrough, Questions, TlsMaterial};
 use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Original, Scope};
@@ -414,6 +414,12 @@ fn gateway(rules: &Arc<config::Upstream>) -> Arc<Gateway> {
         config: Arc::clone(rules),
         pool: EffectPool::new(endpoint.clone(), limits, Clock::system().unwrap()),
         pass: PassThrough::new(endpoint.clone(), &limits),
+        questions: Questions::new(
+            endpoint.clone(),
+            limits,
+            crate::wire::body::BodyBudget::new(1 << 20),
+        ),
+        application: None,
         endpoint,
     })
 }

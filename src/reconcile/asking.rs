@@ -276,16 +276,17 @@ pub(super) fn ready(
         }
         None => (only_of_steps(gateway, operation)?, None::<(_, PathParams)>),
     };
-    let rule = gateway.config.key.as_ref();
+    let rule = protect.insert.key.as_ref();
     let key = rule.map(|rule| {
         let round = operation.key_use.round;
-        keys::upstream_key(rule.policy.value, operation.origin, &operation.key, round)
+        keys::by_rule(rule, operation.origin, &operation.key, round)
     });
+    let key_header = rule.and_then(|rule| rule.slot.header().cloned());
     let asked = Asked::about(operation, request, key);
     Ok(Ready {
         asked: Arc::new(asked),
         protect,
-        key_header: rule.map(|rule| rule.header.clone()),
+        key_header,
     })
 }
 

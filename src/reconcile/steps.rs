@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Reconciler;
 use super::asking::is_settled;
 use super::breaker::Turn as BreakerTurn;
-use crate::config::KeyRule;
+use crate::config::{Insert, Upstream};
 use crate::dispatch::attempt::Report;
 use crate::dispatch::waiters::Ended;
 use crate::protocol::command::{Park, Resend, Turn};
@@ -20,6 +20,7 @@ use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{IdentityOrigin, Operation, Parked, State};
 use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::plan::{self, Step};
+use crate::protocol::policy::KeyPolicy;
 use crate::protocol::steps::StepIndex;
 use crate::protocol::time::Millis;
 use crate::store::{Resent, StoreError};
@@ -226,11 +227,8 @@ impl Reconciler {
             hold_back(key, "the config no longer has its upstream");
             return Ok(After::Done);
         };
-        if is_sent_otherwise(operation, gateway.config.key.as_ref()) {
-            hold_back(
-                key,
-                "the config no longer sends the key that it was sent under",
-            );
+        if is_sent_otherwise(operation, &gateway.config) {
+            hold_back(key, OTHERWISE);
             return Ok(After::Done);
         }
         let connection = match gateway.pool.reserve().await {
@@ -272,6 +270,11 @@ impl Reconciler {
                     self.park(operation, Parked::RequestNotKept).await?;
                     return Ok(After::Done);
                 };
+                if !load.is_placed_as(operation.settle.key) {
+                    self.dispatcher.give_up(permit, Unsent::Unfit).await;
+                    hold_back(key, OTHERWISE);
+                    return Ok(After::Done);
+                }
                 let told = self.dispatcher.send_again(permit, connection, load);
                 let ended = told.await;
                 self.note_exchange(key, ended.as_ref().ok());
@@ -378,16 +381,24 @@ impl Reconciler {
     }
 }
 
-/// A resend under another key, or under none, would be another effect. A start asks nobody whether a config
-/// may say so.
-fn is_sent_otherwise(operation: &Operation, now: Option<&KeyRule>) -> bool {
-    match (operation.settle.key, now) {
-        (None, _) => false,
-        (Some(_), None) => true,
-        (Some(own), Some(now)) => {
-            operation.origin == IdentityOrigin::Caller && own.value != now.policy.value
-        }
-    }
+const OTHERWISE: &str = "the config no longer sends it under its key, or puts other things into it";
+
+/// A resend under another key, or under none, would be another effect; other bytes under the same key are
+/// refused, or worse. A start asks nobody whether a config may say so. Which effect it is of is known once
+/// its bytes are at hand; here, whether there is any that it can be.
+fn is_sent_otherwise(operation: &Operation, now: &Upstream) -> bool {
+    let Some(own) = operation.settle.key else {
+        return false;
+    };
+    let is_rule =
+        |rule: KeyPolicy| operation.origin != IdentityOrigin::Caller || own.value == rule.value;
+    let effects = now.protects().map(|protect| &protect.insert);
+    let fits = |insert: &Insert| {
+        let is_placed = own.placing.is_none_or(|own| own == insert.placing());
+        is_placed && insert.key.as_ref().is_some_and(|key| is_rule(key.policy))
+    };
+    let by_default = Insert::of_key(now.key.clone());
+    !fits(&by_default) && !effects.into_iter().any(|insert| fits(insert))
 }
 
 /// It is not given to a person: a config that is put right settles it, as long as its key counts.

@@ -36,6 +36,9 @@ pub enum UnfitRequest {
     /// A field name or value that HTTP does not allow, or too many fields.
     #[error("a header field cannot be sent to an upstream")]
     Field,
+    /// What goes out with every request cannot be put into it.
+    #[error("the upstream's key or a reference cannot be put into it")]
+    Insertion,
 }
 
 impl Outbound {
@@ -69,6 +72,12 @@ impl Outbound {
     /// Keeps at most so many bytes of the answer's content; never more than the pool's limit.
     pub fn keeping_at_most(mut self, bytes: usize) -> Self {
         self.keep = Some(bytes);
+        self
+    }
+
+    /// Keeps as much of the answer as that one.
+    pub fn keeping_as(mut self, other: &Self) -> Self {
+        self.keep = other.keep;
         self
     }
 

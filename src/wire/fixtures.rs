@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::{HeaderName, Method, Uri};
 
 use crate::config::{
-    Action, AnswerRules, EffectRule, Fence, Identity, KeyRule, Means, Methods, Mode, Protect,
-    TlsFiles, Unlisted, Upstream,
+    Action, AnswerRules, EffectRule, Fence, Identity, Insert, KeyFormat, KeyRule, Means, Methods,
+    Mode, Protect, Slot, TlsFiles, Unlisted, Upstream,
 };
 use crate::expression::{Member, PathTemplate, Template};
 use crate::protocol::ids::{TokenSource, UpstreamId};
@@ -47,12 +47,14 @@ pub(super) fn upstream(effects: Vec<EffectRule>, unlisted: Unlisted) -> Upstream
 
 pub(super) fn key_rule(value: KeyValue, longest: Option<usize>) -> KeyRule {
     KeyRule {
-        header: KEY,
+        slot: Slot::Header(KEY),
         longest,
+        format: KeyFormat::Any,
         policy: KeyPolicy {
             value,
             lifetime: Some(Millis(86_400_000)),
             remembers_refusals: false,
+            placing: None,
         },
     }
 }
@@ -119,6 +121,8 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
         mode: Mode::Enforce,
         once,
         caller_key_header: KEY,
+        insert: Arc::new(Insert::of_key(Some(key_rule(KeyValue::Derived, None)))),
+        keyless: None,
         means: Means::Whole,
         fence,
         answers: AnswerRules::contract(),

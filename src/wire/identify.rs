@@ -22,18 +22,21 @@ use super::caller::Caller;
 use super::canonical::NotCanonical;
 use super::fingerprint::FingerprintKey;
 use super::hygiene::{self, stored_request};
+use super::insertion::{self, Named};
 use super::keys::{self, LONGEST_KEY};
 use super::meaning::{self, Meaningless};
 use super::principal::principal;
 use super::problem::{self, About, Fault, Row};
 use super::reply::Reply;
 use super::route::fence_fields;
-use crate::config::{Fence, Means, Protect, Upstream};
-use crate::expression::{Member, Missing, OperationFacts, PathParams, RequestFacts, Template, WhyMissing};
+use crate::config::{Fence, KeyFormat, KeyRule, Means, Protect, Upstream};
+use crate::expression::{
+    Member, Missing, OperationFacts, PathParams, RequestFacts, Template, WhyMissing,
+};
 use crate::protocol::command::{Admit, Presented, TokenField};
 use crate::protocol::ids::{
     AcquisitionId, AttemptId, FencingToken, Incarnation, OperationId, OperationKey, ResourceKey,
-    ResourceName, Sequence, Tenant,
+    ResourceName, Round, Sequence, Tenant,
 };
 use crate::protocol::meaning::{Meaning, Members};
 use crate::protocol::operation::IdentityOrigin;
@@ -233,7 +236,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         token: readable(token),
         ..facts
     };
-    let (id, origin) = operation_id(scope, &effect, &facts, token)?;
+    let (id, origin) = operation_id(&effect, &facts, token)?;
     let facts = RequestFacts {
         operation: Some(OperationFacts::of_id(&id)),
         ..facts
@@ -245,16 +248,18 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         .transpose()?;
     let principal = principal(scope.upstream, &head.headers, effect.caller)?;
     let meaning = meaning::meaning(scope.fingerprints, &protect.means, head, &facts)?;
-    let request = stored_request(head, effect.body, &withheld(scope.upstream, protect));
+    let request = stored_request(head, effect.body, &withheld(protect));
+    let key = OperationKey {
+        tenant: scope.tenant.clone(),
+        upstream: scope.upstream.id.clone(),
+        principal,
+        id: OperationId::new(id),
+        incarnation: Incarnation::default(),
+    };
+    let policy = policy_of(protect, &request, &key, origin)?;
     Ok(Identified {
         follows_incarnation: presented.is_some() && protect.once.template.follows_incarnation(),
-        key: OperationKey {
-            tenant: scope.tenant.clone(),
-            upstream: scope.upstream.id.clone(),
-            principal,
-            id: OperationId::new(id),
-            incarnation: Incarnation::default(),
-        },
+        key,
         origin,
         meaning,
         blind_retry: protect
@@ -263,7 +268,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         credentialed: hygiene::carries_credential(&head.headers),
         presented,
         conditional: scope.upstream.capability.conditional && conditional(&head.headers),
-        policy: Arc::clone(&protect.policy),
+        policy: Arc::clone(policy),
         request: Arc::new(request),
     })
 }
@@ -294,7 +299,6 @@ fn with_plain_key<'a>(
 }
 
 fn operation_id(
-    scope: Scope<'_>,
     effect: &Effect<'_>,
     facts: &RequestFacts<'_>,
     token: TokenField,
@@ -309,8 +313,11 @@ fn operation_id(
         }
         Err(missing) => return Err(lacking(effect.protect, missing)),
     };
-    if scope.upstream.sends_callers_key() && once.origin == IdentityOrigin::Caller {
-        fits_upstream(scope.upstream, &id)?;
+    if let Some(rule) = &effect.protect.insert.key
+        && rule.is_callers()
+        && once.origin == IdentityOrigin::Caller
+    {
+        fits_upstream(rule, &id)?;
     }
     Ok((id, once.origin))
 }
@@ -330,17 +337,46 @@ fn lacking(protect: &Protect, missing: Missing) -> Unidentified {
 }
 
 /// An id that is to be the upstream's key has to be one it takes.
-fn fits_upstream(upstream: &Upstream, id: &str) -> Result<(), Fault> {
-    let longest = upstream.key.as_ref().and_then(|key| key.longest);
-    let longest = longest.unwrap_or(LONGEST_KEY);
-    if id.len() <= longest && id.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
-    }
-    let field = format!(
-        "the caller's key is passed on, and this upstream takes at most {longest} visible ASCII \
-         characters"
-    );
+fn fits_upstream(rule: &KeyRule, id: &str) -> Result<(), Fault> {
+    let longest = rule.longest.unwrap_or(LONGEST_KEY);
+    let is_visible = id.len() <= longest && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let takes = match rule.format {
+        KeyFormat::Uuid if !keys::is_uuid(id) => "a UUID that is not all zeros".to_owned(),
+        KeyFormat::Any | KeyFormat::Uuid if is_visible => return Ok(()),
+        KeyFormat::Any | KeyFormat::Uuid => {
+            format!("at most {longest} visible ASCII characters")
+        }
+    };
+    let field = format!("the caller's key is passed on, and this upstream takes {takes}");
     Err(Fault::IdentityMissing { field })
+}
+
+/// The rules of this request. What will be put into it is put in here once, for a trial: only the
+/// incarnation and the round may be others at dispatch, and they change no length.
+fn policy_of<'p>(
+    protect: &'p Protect,
+    request: &StoredRequest,
+    key: &OperationKey,
+    origin: IdentityOrigin,
+) -> Result<&'p Arc<Policy>, Fault> {
+    if !protect.insert.is_more_than_a_field() {
+        return Ok(&protect.policy);
+    }
+    let named = Named {
+        key,
+        origin,
+        round: Round::default(),
+    };
+    let filled =
+        insertion::filled(&protect.insert, request, named).map_err(|why| Fault::NotInsertable {
+            what: why.to_string(),
+        })?;
+    if filled.request.body.len() > protect.body_limit {
+        let limit = protect.body_limit;
+        return Err(Fault::BodyTooLarge { limit });
+    }
+    let keyless = protect.keyless.as_ref().filter(|_| filled.keyless);
+    Ok(keyless.unwrap_or(&protect.policy))
 }
 
 /// Without a token there is no identity that contains its generation; the token is what is wrong.
@@ -420,9 +456,10 @@ fn read_one<T>(
     }
 }
 
-fn withheld(upstream: &Upstream, protect: &Protect) -> Vec<HeaderName> {
+fn withheld(protect: &Protect) -> Vec<HeaderName> {
     let mut names = vec![protect.caller_key_header.clone()];
-    names.extend(upstream.key.iter().map(|key| key.header.clone()));
+    let key = protect.insert.key.as_ref();
+    names.extend(key.and_then(|key| key.slot.header()).cloned());
     names.extend(protect.fence.iter().flat_map(fence_fields));
     names
 }

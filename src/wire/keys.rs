@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest;
 
 use super::canonical::length;
+use crate::config::{KeyFormat, KeyRule};
 use crate::protocol::ids::{OperationKey, Principal, Round};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::KeyValue;
@@ -35,15 +36,57 @@ pub fn upstream_key(
     }
 }
 
+/// The key to send upstream under a rule.
+pub fn by_rule(rule: &KeyRule, origin: IdentityOrigin, key: &OperationKey, round: Round) -> String {
+    let is_own = rule.is_callers() && origin == IdentityOrigin::Caller;
+    match rule.format {
+        // Upstreams that ask for a UUID may know those of RFC 4122 only, and Google's ask for version 4
+        // (AIP-155).
+        KeyFormat::Uuid if !is_own => {
+            let bytes = digest_of(b"fencepost upstream key v1", key, Some(round));
+            Uuid { bytes, version: 4 }.to_string()
+        }
+        KeyFormat::Uuid | KeyFormat::Any => upstream_key(rule.policy.value, origin, key, round),
+    }
+}
+
 /// 36 characters in the form of a UUID (version 8, RFC 9562: vendor-specific), which fits every
-/// upstream known to us.
+/// upstream known to us that does not insist on a version.
 pub fn derived_key(key: &OperationKey, round: Round) -> String {
+    let bytes = digest_of(b"fencepost upstream key v1", key, Some(round));
+    Uuid { bytes, version: 8 }.to_string()
+}
+
+/// 35 characters that stand for the operation in fields of an upstream's objects, whatever became of
+/// its first requests: the same in every round. It is not its key.
+pub fn reference(key: &OperationKey) -> String {
+    let digest = digest_of(b"fencepost reference v1", key, None);
+    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+    std::iter::once("fp-".to_owned()).chain(digits).collect()
+}
+
+/// Is it a UUID as RFC 4122 writes one, and not the one of zeros?
+pub fn is_uuid(text: &str) -> bool {
+    let is_hyphen = |index| matches!(index, 8 | 13 | 18 | 23);
+    let mut bytes = text.bytes().enumerate();
+    text.len() == 36
+        && bytes.all(|(index, byte)| {
+            if is_hyphen(index) {
+                byte == b'-'
+            } else {
+                byte.is_ascii_hexdigit()
+            }
+        })
+        && text.bytes().any(|byte| !matches!(byte, b'-' | b'0'))
+}
+
+fn digest_of(purpose: &[u8], key: &OperationKey, round: Option<Round>) -> [u8; 16] {
     let mut context = digest::Context::new(&digest::SHA256);
     let mut part = |bytes: &[u8]| {
         context.update(&length(bytes));
         context.update(bytes);
     };
-    part(b"fencepost upstream key v1");
+    part(purpose);
     part(key.tenant.as_str().as_bytes());
     part(key.upstream.as_str().as_bytes());
     match &key.principal {
@@ -52,28 +95,27 @@ pub fn derived_key(key: &OperationKey, round: Round) -> String {
     }
     part(key.id.as_str().as_bytes());
     part(&key.incarnation.0.to_be_bytes());
-    part(&round.0.to_be_bytes());
+    if let Some(round) = round {
+        part(&round.0.to_be_bytes());
+    }
     let digest = context.finish();
-    Uuid8(digest.as_ref().first_chunk().copied().unwrap_or_default()).to_string()
+    digest.as_ref().first_chunk().copied().unwrap_or_default()
 }
 
-/// 35 characters that stand for the operation in fields of an upstream's objects, whatever became of
-/// its first requests: the same in every round. It is not its key.
-pub fn reference(key: &OperationKey) -> String {
-    derived_key(key, Round::default())
+struct Uuid {
+    bytes: [u8; 16],
+    version: u8,
 }
 
-struct Uuid8([u8; 16]);
-
-impl fmt::Display for Uuid8 {
+impl fmt::Display for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, byte) in self.0.iter().enumerate() {
+        for (index, byte) in self.bytes.iter().enumerate() {
             match index {
                 4 | 6 | 8 | 10 => f.write_str("-")?,
                 _ => {}
             }
             let byte = match index {
-                6 => 0x80 | (byte & 0x0F),
+                6 => (self.version << 4) | (byte & 0x0F),
                 8 => 0x80 | (byte & 0x3F),
                 _ => *byte,
             };
@@ -248,6 +290,45 @@ mod tests {
         for (index, byte) in bytes.iter().enumerate() {
             let expected = matches!(index, 8 | 13 | 18 | 23);
             assert_eq!(*byte == b'-', expected, "{text}");
+        }
+    }
+
+    /// As for keys: what was written into an upstream's objects is looked for later.
+    #[test]
+    fn a_reference_never_changes_and_says_nothing_of_the_round() {
+        let base = key("payments", "stripe", "order-1");
+        assert_eq!(reference(&base), "fp-753c91362ff1f816f90db52b357532d0");
+        assert_ne!(reference(&base), reference(&base.within(Incarnation(1))));
+        assert_ne!(reference(&base), reference(&key("payments", "stripe", "2")));
+    }
+
+    #[test]
+    fn a_key_of_the_form_of_a_uuid_is_one_of_version_4() {
+        let base = key("payments", "stripe", "order-1");
+        let rule = |format, value| KeyRule {
+            format,
+            ..crate::wire::fixtures::key_rule(value, None)
+        };
+        let of = |format, value, origin| by_rule(&rule(format, value), origin, &base, Round(0));
+        let derived = of(KeyFormat::Uuid, KeyValue::Derived, IdentityOrigin::Caller);
+        assert_eq!(derived, "9f0f522f-5a9c-4825-a069-098853a88d80");
+        assert!(is_uuid(&derived));
+        let fresh = of(KeyFormat::Uuid, KeyValue::Caller, IdentityOrigin::Fresh);
+        assert_eq!(fresh, derived);
+        let own = of(KeyFormat::Uuid, KeyValue::Caller, IdentityOrigin::Caller);
+        assert_eq!(own, "order-1");
+        let any = of(KeyFormat::Any, KeyValue::Derived, IdentityOrigin::Caller);
+        assert_eq!(any, derived_key(&base, Round(0)));
+        for bad in [
+            "",
+            "order-1",
+            "00000000-0000-0000-0000-000000000000",
+            "9f0f522f5a9c4825a069098853a88d80",
+            "9f0f522f-5a9c-4825-a069-098853a88d8g",
+            "9f0f522f-5a9c-4825-a0690-98853a88d80",
+            "9f0f522f-5a9c-4825-a069-098853a88d800",
+        ] {
+            assert!(!is_uuid(bad), "{bad}");
         }
     }
 

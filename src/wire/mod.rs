@@ -1,8 +1,10 @@
 //! HTTP on one side, the words of the contract on the other.
 //!
 //! What lives here: what a request *is* ([`route`], [`caller`], [`identify`], [`canonical`],
-//! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), and what its caller is told
-//! ([`answer`], [`problem`], [`reply`]); whether one who calls back is who it says ([`signed`]).
+//! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), what is
+//! put into it on its way ([`insertion`]), what its caller is told ([`answer`], [`problem`],
+//! [`reply`]), what is asked about it ([`question`], [`findings`]), and whether one who calls back is
+//! who it says ([`signed`]).
 //!
 //! What always holds: everything here is a pure function of what it is given, but for [`body`],
 //! which reads one. Bodies are shared, never copied. Nothing here logs.
@@ -23,6 +25,7 @@ pub mod fingerprint;
 mod form;
 pub mod hygiene;
 pub mod identify;
+pub mod insertion;
 pub mod json;
 pub mod keys;
 pub mod meaning;

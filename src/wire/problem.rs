@@ -52,6 +52,11 @@ pub enum Fault {
         /// Which, and why; no content of it.
         field: String,
     },
+    /// The upstream's key, or a reference, cannot be put into the request.
+    NotInsertable {
+        /// Which, where, and why not; no content.
+        what: String,
+    },
     /// The content is longer than the route allows.
     BodyTooLarge {
         /// The limit, in bytes.

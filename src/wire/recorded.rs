@@ -61,6 +61,8 @@ pub enum Change {
     KeyGone,
     /// It would be sent again under another key.
     KeyOther,
+    /// It would be sent again with other things put into it, or elsewhere.
+    Otherwise,
     /// It would be sent again to another place.
     Elsewhere,
 }
@@ -70,7 +72,7 @@ impl Change {
     /// repeat: no person's word makes it right.
     pub fn sends_otherwise(&self) -> bool {
         match self {
-            Self::KeyGone | Self::KeyOther | Self::Elsewhere => true,
+            Self::KeyGone | Self::KeyOther | Self::Otherwise | Self::Elsewhere => true,
             Self::Tenant
             | Self::UpstreamGone
             | Self::Unprotected
@@ -214,10 +216,12 @@ fn is_same_for_upstream(before: &Upstream, after: &Upstream) -> bool {
         && rules(before).count() == rules(after).count()
         && rules(before)
             .zip(rules(after))
-            .all(|((_, before), (_, after))| names_alike(before, after));
+            .all(|((_, before), (_, after))| {
+                names_alike(before, after) && puts_in_alike(before, after)
+            });
     let key = |upstream: &Upstream| {
         let key = upstream.key.as_ref();
-        key.map(|key| (key.header.clone(), key.policy.value))
+        key.map(|key| (key.slot.clone(), key.format, key.policy.value))
     };
     let unlisted = |upstream: &Upstream| std::mem::discriminant(&upstream.unlisted);
     same_rules
@@ -246,8 +250,12 @@ fn sent_otherwise(
             let from_caller = operation.origin == IdentityOrigin::Caller;
             let other_value = from_caller && own.value != rule.policy.value;
             let before = before.and_then(|it| it.key.as_ref());
-            if other_value || before.is_some_and(|it| it.header != rule.header) {
+            if other_value || before.is_some_and(|it| it.slot != rule.slot) {
                 changes.push(Change::KeyOther);
+            } else if let Some(placing) = own.placing
+                && !after.placings().any(|it| it == placing)
+            {
+                changes.push(Change::Otherwise);
             }
         }
     }
@@ -350,6 +358,11 @@ fn may_be_of(rule: &Protect, operation: &Operation) -> bool {
         && rule.once.template.could_make(operation.key.id.as_str())
 }
 
+fn puts_in_alike(before: &Protect, after: &Protect) -> bool {
+    before.insert.placing() == after.insert.placing()
+        && before.sends_callers_key() == after.sends_callers_key()
+}
+
 fn names_alike(before: &Protect, after: &Protect) -> bool {
     let places = |fence: &Fence| (fence.resource.clone(), fence.token.clone());
     before.once.template == after.once.template
@@ -420,6 +433,9 @@ impl fmt::Display for Change {
             }
             Self::KeyGone => f.write_str("it would be sent again without its key"),
             Self::KeyOther => f.write_str("it would be sent again under another key"),
+            Self::Otherwise => f.write_str(
+                "it would be sent again with other things put into it (`key`, `reference`)",
+            ),
             Self::Elsewhere => f.write_str("it would be sent again to another place"),
         }
     }

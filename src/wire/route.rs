@@ -13,7 +13,7 @@ use std::sync::Arc;
 use http::{HeaderName, Method};
 
 use super::problem::Fault;
-use crate::config::{Action, EffectRule, Fence, Mode, Protect, Route, Unlisted, Upstream};
+use crate::config::{Action, EffectRule, Fence, KeyRule, Mode, Protect, Route, Unlisted, Upstream};
 use crate::expression::{Member, PathParams, PathTemplate, RequestPath};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -303,14 +303,15 @@ fn is_plain(character: char) -> bool {
 
 fn withheld_on_pass(upstream: &Upstream) -> Vec<HeaderName> {
     let mut names = Vec::new();
-    if upstream.key.is_none() {
+    let is_honoured = |rule: Option<&KeyRule>| rule.is_some_and(|key| !key.slot.is_within());
+    if !is_honoured(upstream.key.as_ref()) {
         names.push(IDEMPOTENCY_KEY);
     }
     for effect in &upstream.effects {
         match &effect.action {
             Action::Pass => {}
             Action::Protect(protect) => {
-                if upstream.key.is_none() {
+                if !is_honoured(protect.insert.key.as_ref()) {
                     names.push(protect.caller_key_header.clone());
                 }
                 names.extend(protect.fence.iter().flat_map(fence_fields));

@@ -414,6 +414,7 @@ pub fn idempotent() -> SettlePolicy {
             value: KeyValue::Derived,
             lifetime: Some(Millis(60 * TICK_MS)),
             remembers_refusals: false,
+            placing: None,
         }),
         steps: Steps::resends(Some(ResendPolicy {
             attempts: 2,

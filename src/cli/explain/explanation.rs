@@ -28,10 +28,10 @@ use crate::wire::caller::Caller;
 use crate::wire::canonical::FORM;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{Effect, Identified, Original, Scope, identify};
-use crate::wire::keys;
 use crate::wire::problem::{self, About, Fault};
 use crate::wire::reply::Reply;
 use crate::wire::route::{Routed, Router};
+use crate::wire::{insertion, keys};
 
 /// An attempt that is none: nothing is sent.
 const NOBODY: AttemptId = AttemptId {
@@ -95,6 +95,7 @@ impl Explanation {
             token: None,
             fingerprint: None,
             upstream_key: None,
+            references: Vec::new(),
             policy: Vec::new(),
             outcome: Outcome::PutToRegister,
             observed: false,
@@ -174,12 +175,12 @@ impl Explanation {
                     body: body.clone(),
                 };
                 self.original = Some((original, protect.means.clone()));
-                self.identified(identified, upstream, protect);
+                self.identified(identified, protect);
             }
         }
     }
 
-    fn identified(&mut self, identified: Identified, upstream: &Upstream, protect: &Protect) {
+    fn identified(&mut self, identified: Identified, protect: &Protect) {
         let key = &identified.key;
         let has_secret = masked::reads_secret(&protect.once.template);
         let is_fresh = identified.origin == IdentityOrigin::Fresh;
@@ -217,7 +218,8 @@ impl Explanation {
                 .get(..8)
                 .unwrap_or_default()),
         });
-        self.upstream_key = upstream_key(upstream, &identified, is_fresh || has_secret);
+        (self.upstream_key, self.references) =
+            inserted(protect, &identified, is_fresh || has_secret);
         if let Some(rejection) = refused_for_token(protect.fence.as_ref(), protect, &identified) {
             self.outcome = refused(&problem::refused(&rejection, identified.about()));
         }
@@ -377,33 +379,57 @@ fn owner(kind: CertificateName, caller: &Caller) -> Named {
     }
 }
 
-fn upstream_key(
-    upstream: &Upstream,
+/// What is put into it.
+fn inserted(
+    protect: &Protect,
     identified: &Identified,
     is_hidden: bool,
-) -> Option<UpstreamKey> {
-    let rule = upstream.key.as_ref()?;
-    let is_own = upstream.sends_callers_key() && identified.origin == IdentityOrigin::Caller;
-    let value = keys::upstream_key(
-        rule.policy.value,
-        identified.origin,
-        &identified.key,
-        Round::default(),
-    );
-    Some(UpstreamKey {
-        header: rule.header.to_string(),
-        value: if is_hidden { HIDDEN.to_owned() } else { value },
-        how: match (is_own, identified.follows_incarnation) {
-            _ if identified.origin == IdentityOrigin::Fresh => "made anew, as the operation is",
-            (true, _) => "the caller's own",
-            (false, false) => {
-                "made of tenant, upstream, principal and operation; the same for every repeat"
+) -> (Option<UpstreamKey>, Vec<Named>) {
+    let named = insertion::Named {
+        key: &identified.key,
+        origin: identified.origin,
+        round: Round::default(),
+    };
+    let key = protect.insert.key.as_ref();
+    // What is identified was filled for a trial.
+    let policy_has_key = identified.policy.settle.key.is_some() || protect.keyless.is_none();
+    let key = key.filter(|_| policy_has_key).map(|rule| {
+        let is_own = rule.is_callers() && identified.origin == IdentityOrigin::Caller;
+        let value = keys::by_rule(rule, named.origin, named.key, named.round);
+        UpstreamKey {
+            place: match rule.slot.header() {
+                Some(header) => header.to_string(),
+                None => rule.slot.to_string(),
+            },
+            value: if is_hidden { HIDDEN.to_owned() } else { value },
+            how: match (is_own, identified.follows_incarnation) {
+                _ if identified.origin == IdentityOrigin::Fresh => "made anew, as the operation is",
+                (true, _) => "the caller's own",
+                (false, false) => {
+                    "made of tenant, upstream, principal and operation; the same for every repeat"
+                }
+                (false, true) => {
+                    "made of tenant, upstream, principal and operation; in the first incarnation of the resource"
+                }
+            },
+        }
+    });
+    let references = insertion::references(&protect.insert, &identified.request, named);
+    let references = references.into_iter().map(|(slot, text)| Named {
+        name: slot.to_string(),
+        missing: text
+            .is_none()
+            .then(|| "is not put in: its request has its own, or is signed".to_owned()),
+        value: text.as_ref().map(|text| {
+            if is_hidden {
+                HIDDEN.to_owned()
+            } else {
+                text.clone()
             }
-            (false, true) => {
-                "made of tenant, upstream, principal and operation; in the first incarnation of the resource"
-            }
-        },
-    })
+        }),
+        plain: text,
+    });
+    (key, references.collect())
 }
 
 /// What the register would say whatever it holds.

@@ -77,8 +77,12 @@ pub(super) fn explanation(told: &Explanation) -> String {
         );
     }
     if let Some(key) = &told.upstream_key {
-        lines.line("upstream key", &format!("{}: {}", key.header, key.value));
+        lines.line("upstream key", &format!("{}: {}", key.place, key.value));
         lines.line("", &format!("  {}", key.how));
+    }
+    if !told.references.is_empty() {
+        lines.line("reference", "put in for later questions");
+        lines.parts(&told.references);
     }
     for (index, rule) in told.policy.iter().enumerate() {
         let heading = if index == 0 { "policy" } else { "" };

@@ -30,6 +30,8 @@ pub(super) struct Explanation {
     pub(super) token: Option<Token>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) upstream_key: Option<UpstreamKey>,
+    /// What else is put into the request.
+    pub(super) references: Vec<Named>,
     pub(super) policy: Vec<Named>,
     pub(super) outcome: Outcome,
     /// The rule is only observed: the request is forwarded, whatever the outcome would be.
@@ -109,7 +111,8 @@ pub(super) struct Fingerprint {
 /// What the upstream gets.
 #[derive(Debug, Serialize)]
 pub(super) struct UpstreamKey {
-    pub(super) header: String,
+    /// The name of a header, or another place: `json /idempotency_key`.
+    pub(super) place: String,
     pub(super) value: String,
     pub(super) how: &'static str,
 }

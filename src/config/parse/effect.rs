@@ -11,20 +11,21 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 use super::fence::{Fenced, fence};
+use super::insertion::{self, Inserted};
 use super::settle::{Around, Settled, settle};
 use super::{answers, means, value};
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
+use crate::config::insertion::{Insert, KeyRule, Signed};
 use crate::config::problems::Place;
 use crate::config::scalar::{self, DURATION, SIZE};
-use crate::config::settings::{
-    Action, EffectRule, Identity, KeyRule, Limits, Methods, Mode, Protect,
-};
+use crate::config::settings::{Action, EffectRule, Identity, Limits, Methods, Mode, Protect};
 use crate::expression::{Member, PathTemplate, Reference, Root, Template};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
-    Capability, KeyValue, Order, Policy, SettlePolicy, Timeouts, TokenMode,
+    Capability, KeyPolicy, Order, Policy, SettlePolicy, Timeouts, TokenMode,
 };
+use crate::protocol::steps::Steps;
 use crate::protocol::time::Millis;
 
 const DEFAULT_JOIN: Duration = Duration::from_secs(10);
@@ -38,7 +39,7 @@ const DEFAULT_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key"
 pub(super) struct Context {
     pub(super) mode: Mode,
     pub(super) capability: Capability,
-    pub(super) key: Option<KeyRule>,
+    pub(super) inserted: Inserted,
     pub(super) answers: AnswerRules,
     pub(super) timeouts: Timeouts,
     pub(super) limits: Limits,
@@ -135,7 +136,9 @@ pub(super) fn protect(
     let fenced = fields.take("fence");
     let has_fence = fenced.is_some();
     let fenced = fenced.and_then(|field| fence(&field, path, context.capability, default_order));
-    let once = once(fields, path, context, has_fence, fenced.as_ref());
+    let insert = context.inserted.with(fields, context.capability).insert;
+    let once = once(fields, path, &insert, has_fence, fenced.as_ref());
+    insertion::check(fields.own(), &insert, &once);
     let join = fields.or("join", DEFAULT_JOIN, |field| {
         field.read(DURATION, scalar::duration)
     });
@@ -167,24 +170,30 @@ pub(super) fn protect(
         Some(fenced) => (Some(fenced.fence), Some(fenced.policy), fenced.order),
         None => (None, None, default_order),
     };
+    let policy = Policy {
+        fence: fence_policy,
+        order,
+        settle: SettlePolicy {
+            capability: context.capability,
+            key: insert.key.as_ref().map(|key| KeyPolicy {
+                placing: Some(insert.placing()),
+                ..key.policy
+            }),
+            steps,
+        },
+        timeouts: context.timeouts,
+        keep_request,
+    };
     Protect {
         mode,
-        caller_key_header: key_header(&once, context),
+        caller_key_header: key_header(&once, &insert),
         once,
+        keyless: keyless(&insert, &policy).map(Arc::new),
+        insert: Arc::new(insert),
         means,
         fence,
         answers,
-        policy: Arc::new(Policy {
-            fence: fence_policy,
-            order,
-            settle: SettlePolicy {
-                capability: context.capability,
-                key: context.key.as_ref().map(|key| key.policy),
-                steps,
-            },
-            timeouts: context.timeouts,
-            keep_request,
-        }),
+        policy: Arc::new(policy),
         asking,
         join,
         blind_retry,
@@ -192,6 +201,24 @@ pub(super) fn protect(
         answer_limit,
         uncertain_status,
     }
+}
+
+/// The rules of requests that are signed and left alone, without the key that would be put in: there is
+/// nothing that tells a second one apart, and nothing is sent again.
+fn keyless(insert: &Insert, policy: &Policy) -> Option<Policy> {
+    let is_within = insert.key.as_ref().is_some_and(|key| key.slot.is_within());
+    (insert.signed == Signed::LeftAlone && is_within).then(|| Policy {
+        settle: SettlePolicy {
+            capability: Capability {
+                idempotent: false,
+                ..policy.settle.capability
+            },
+            key: None,
+            steps: Steps::none(),
+        },
+        keep_request: false,
+        ..policy.clone()
+    })
 }
 
 /// The rules of an effect about which the config says nothing.
@@ -212,24 +239,29 @@ fn default_order(methods: Option<&Methods>) -> Order {
 fn once(
     fields: &mut Fields<'_>,
     path: Option<&PathTemplate>,
-    context: &Context,
+    insert: &Insert,
     has_fence: bool,
     fenced: Option<&Fenced>,
 ) -> Identity {
+    let own_place = own_place(insert);
     let by_caller = Identity {
-        template: Template::of(Member::Header(callers_header(context))),
+        template: Template::of(
+            own_place
+                .clone()
+                .unwrap_or_else(|| Member::Header(callers_header(insert))),
+        ),
         required: true,
         origin: IdentityOrigin::Caller,
     };
     fields.or("once", by_caller, |field| {
-        let identity = identity(field)?;
+        let identity = identity(field, own_place.as_ref())?;
         value::path_names(field, &identity.template, path);
         check_identity(field, &identity.template, has_fence);
-        let sends_callers = context.key.as_ref().map(|key| key.policy.value) == Some(KeyValue::Caller);
+        let sends_callers = insert.key.as_ref().is_some_and(KeyRule::is_callers);
         if sends_callers && identity.origin != IdentityOrigin::Caller {
             field.error(
                 "the upstream gets the caller's own key (`key: { value: caller }`), so `once` must be \
-                 that header; or write `key: { value: derived }`",
+                 that header or place; or write `key: { value: derived }`",
             );
         }
         let may_lack_token = fenced.is_some_and(|fenced| fenced.policy.token != TokenMode::Require);
@@ -240,11 +272,20 @@ fn once(
     })
 }
 
+/// Where the caller's own key stands, if the upstream gets it in the query or the content.
+fn own_place(insert: &Insert) -> Option<Member> {
+    let key = insert.key.as_ref()?;
+    (key.is_callers() && key.slot.is_within()).then(|| key.slot.member())
+}
+
 /// A template in text, or a short form with `required`.
-fn identity(field: &Field<'_>) -> Option<Identity> {
+fn identity(field: &Field<'_>, own_place: Option<&Member>) -> Option<Identity> {
+    let is_callers_word = |template: &Template| {
+        is_header(template) || own_place.is_some_and(|it| template.single_value() == Some(it))
+    };
     if !field.is_map() {
         let template = value::text_template(field)?;
-        let header = is_header(&template);
+        let header = is_callers_word(&template);
         return Some(Identity {
             template,
             required: !header,
@@ -256,11 +297,14 @@ fn identity(field: &Field<'_>) -> Option<Identity> {
     let required = fields.take("required");
     fields.finish();
     let template = Template::of(member?);
-    let header = is_header(&template);
+    let header = is_callers_word(&template);
     let required = required.and_then(|field| {
         let required = field.boolean()?;
         if !required && !header {
-            field.error("only a header may be lacking; any other value refuses the request");
+            field.error(
+                "only a header may be lacking, or the place of the caller's own key; any other value \
+                 refuses the request",
+            );
         }
         Some(required)
     });
@@ -275,7 +319,8 @@ fn is_header(template: &Template) -> bool {
     matches!(template.single_value(), Some(Member::Header(_)))
 }
 
-/// A header of its own is the caller's word for the operation; anything else is composed by us out of
+/// A header of its own, or the key that he gives the upstream, is the caller's word for the operation;
+/// anything else is composed by us out of
 /// what the request is about, and a refused request may be corrected under it.
 fn origin(header: bool) -> IdentityOrigin {
     if header {
@@ -331,17 +376,17 @@ fn check_identity(field: &Field<'_>, template: &Template, has_fence: bool) {
     }
 }
 
-fn key_header(once: &Identity, context: &Context) -> HeaderName {
+fn key_header(once: &Identity, insert: &Insert) -> HeaderName {
     match once.template.single_value() {
         Some(Member::Header(header)) => header.clone(),
-        Some(_) | None => callers_header(context),
+        Some(_) | None => callers_header(insert),
     }
 }
 
 /// Callers of an upstream that honours keys know the header that it takes them in.
-fn callers_header(context: &Context) -> HeaderName {
-    let key = context.key.as_ref();
-    key.map_or(DEFAULT_KEY_HEADER, |key| key.header.clone())
+fn callers_header(insert: &Insert) -> HeaderName {
+    let header = insert.key.as_ref().and_then(|key| key.slot.header());
+    header.cloned().unwrap_or(DEFAULT_KEY_HEADER)
 }
 
 fn limits(fields: &mut Fields<'_>, whole: Limits) -> (usize, usize) {

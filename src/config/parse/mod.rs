@@ -12,6 +12,7 @@ mod callbacks;
 mod callers;
 mod effect;
 mod fence;
+mod insertion;
 mod means;
 mod observed;
 mod register;
@@ -20,12 +21,15 @@ mod shared;
 mod upstream;
 mod value;
 
+pub(super) use insertion::PLACES;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::field::{Field, Fields};
+use super::profile::Library;
 use super::scalar::{self, DURATION, SIZE};
 use super::secret::Secret;
 use super::settings::{Admin, Config, Limits, Mode, TlsFiles, Upstream};
@@ -49,12 +53,21 @@ struct Taken {
     ids: Vec<(String, String)>,
 }
 
+/// What upstreams have of the whole file.
+#[derive(Clone, Copy, Debug)]
+struct Inherited<'a> {
+    mode: Mode,
+    limits: Limits,
+    library: &'a Library,
+}
+
 /// Reads a whole file. `None` where not even a default can stand in.
 pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
     let mut fields = root.map()?;
     version(&mut fields);
     let mode = mode(&mut fields, Mode::Enforce);
-    fields.refuse_later(&["worker", "profiles"]);
+    fields.refuse_later(&["worker"]);
+    let library = Library::new(fields.take("profiles").and_then(|field| directory(&field)));
     let tenant = fields.or("tenant", Tenant::new("default"), tenant);
     let mut taken = Taken::default();
     let limits = fields.take("limits");
@@ -63,7 +76,12 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
         .unwrap_or(Limits {
             buffered_bodies: DEFAULT_BUFFERED,
         });
-    let upstreams = upstreams(&mut fields, mode, limits, &mut taken);
+    let inherited = Inherited {
+        mode,
+        limits,
+        library: &library,
+    };
+    let upstreams = upstreams(&mut fields, &inherited, &mut taken);
     let admin = admin(&mut fields, &mut taken);
     let health = health(&mut fields, &mut taken);
     let register = register::register(&mut fields, &upstreams);
@@ -99,7 +117,7 @@ fn tenant(field: &Field<'_>) -> Option<Tenant> {
 pub(super) const NAME: &str = "a name (letters, digits, `-`, `_`, `.`; at most 64)";
 
 /// Names go into logs, metrics, paths of the operators' API and identities.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.len() <= 64 && text.chars().all(allowed)
 }
@@ -122,8 +140,7 @@ fn mode(fields: &mut Fields<'_>, inherited: Mode) -> Mode {
 
 fn upstreams(
     fields: &mut Fields<'_>,
-    mode: Mode,
-    limits: Limits,
+    inherited: &Inherited<'_>,
     taken: &mut Taken,
 ) -> Vec<Arc<Upstream>> {
     let Some(field) = fields.need("upstreams") else {
@@ -135,7 +152,7 @@ fn upstreams(
     }
     let upstreams: Vec<_> = named
         .into_iter()
-        .filter_map(|(name, field)| upstream::upstream(name, &field, mode, limits, taken))
+        .filter_map(|(name, field)| upstream::upstream(name, &field, inherited, taken))
         .map(Arc::new)
         .collect();
     observed::warn_of_shared_fences(&field, &upstreams);
@@ -242,6 +259,15 @@ fn path(field: &Field<'_>) -> Option<PathBuf> {
     field.read("a path", |text| {
         (!text.is_empty()).then(|| PathBuf::from(text))
     })
+}
+
+/// A directory that is there.
+fn directory(field: &Field<'_>) -> Option<PathBuf> {
+    let directory = path(field)?;
+    if !directory.is_dir() {
+        field.error(format!("`{}` is no directory", directory.display()));
+    }
+    Some(directory)
 }
 
 /// A file that whoever watches the config watches too.

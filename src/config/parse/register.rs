@@ -94,9 +94,12 @@ fn embedded(field: &Field<'_>) -> Option<Embedded> {
 
 /// The longest lifetime of a key at any upstream.
 fn longest_key(upstreams: &[Arc<Upstream>]) -> Duration {
-    let lifetimes = upstreams
-        .iter()
-        .filter_map(|upstream| upstream.key.as_ref()?.policy.lifetime);
+    let lifetimes = upstreams.iter().flat_map(|upstream| {
+        let of_effects = upstream.protects().map(|it| it.insert.key.as_ref());
+        std::iter::once(upstream.key.as_ref())
+            .chain(of_effects)
+            .filter_map(|key| key?.policy.lifetime)
+    });
     Duration::from_millis(lifetimes.map(|it| it.0).max().unwrap_or_default())
 }
 

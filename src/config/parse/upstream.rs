@@ -1,29 +1,27 @@
 //! One upstream: where it is, what it can do, and what is an effect there.
 //!
-//! What always holds: a key is sent only where it is honoured, and an upstream that deduplicates says
-//! where; a key of the caller's own goes on only where whatever scopes it here goes on too; an upstream
-//! that can do nothing gets a fresh connection for every effect.
+//! What always holds: an upstream that deduplicates says where its key goes; one that can do nothing
+//! gets a fresh connection for every effect.
 //!
-//! What it does not do: read who calls (`callers`), or what an effect is (`effect`).
+//! What it does not do: read who calls (`callers`), what an effect is (`effect`), or what is put into
+//! one (`insertion`).
 
 use std::sync::Arc;
 
 use http::Uri;
 
 use super::effect::{self, Context};
-use super::{NAME, Taken, answers, callbacks, callers, is_name, observed, tls_files, value};
+use super::insertion::Inserted;
+use super::{Inherited, NAME, Taken, answers, callbacks, callers, is_name, observed, tls_files};
 use crate::config::answers::AnswerRules;
-use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
 use crate::config::problems::Place;
 use crate::config::profile::{self, Profile};
 use crate::config::scalar::{self, DURATION};
-use crate::config::settings::{
-    Action, EffectRule, KeyRule, Limits, Mode, TlsFiles, Unlisted, Upstream,
-};
+use crate::config::settings::{Action, EffectRule, TlsFiles, Unlisted, Upstream};
 use crate::config::tree::{Node, Value};
 use crate::protocol::ids::UpstreamId;
-use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Timeouts};
+use crate::protocol::policy::{Capability, Timeouts};
 use crate::protocol::time::Millis;
 
 const DEFAULT_TIMEOUTS: Timeouts = Timeouts {
@@ -32,39 +30,34 @@ const DEFAULT_TIMEOUTS: Timeouts = Timeouts {
     response: Millis(30_000),
 };
 
-/// Length of a derived key.
-const DERIVED_KEY: usize = 36;
-
 /// Reads an entry of `upstreams`; `None` where something is missing that has no default.
 pub(super) fn upstream(
     name: &str,
     field: &Field<'_>,
-    mode: Mode,
-    limits: Limits,
+    inherited: &Inherited<'_>,
     taken: &mut Taken,
 ) -> Option<Upstream> {
     if !is_name(name) {
         field.error(format!("`{name}` is not {NAME}"));
     }
-    let profile = profile_of(field).map(|profile| profile.for_upstream(field.node()));
+    let profile = profile_of(field, inherited).map(|it| it.for_upstream(field.node()));
     let mut table = AnswerRules::contract();
     let Some(profile) = profile else {
-        return merged(name, field, &table, (mode, limits), taken);
+        return merged(name, field, &table, inherited, taken);
     };
     if let Some(answers) = &profile.answers {
         table = answers::layer(&table, Some(&field.with_node(answers)));
     }
     let node = profile::overlay(field.node(), &profile.upstream);
-    merged(name, &field.with_node(&node), &table, (mode, limits), taken)
+    merged(name, &field.with_node(&node), &table, inherited, taken)
 }
 
-fn profile_of(field: &Field<'_>) -> Option<Profile> {
+fn profile_of(field: &Field<'_>, inherited: &Inherited<'_>) -> Option<Profile> {
     if !field.is_map() {
         return None;
     }
     let field = field.map()?.take("profile")?;
-    let name = field.choice(&profile::names().map(|name| (name, name)))?;
-    let profile = profile::find(name, field.at());
+    let profile = inherited.library.find(&field);
     let notes = profile.iter().flat_map(|profile| &profile.notes);
     notes.for_each(|note| field.warn(note));
     profile
@@ -74,19 +67,20 @@ fn merged(
     name: &str,
     field: &Field<'_>,
     base: &AnswerRules,
-    (mode, limits): (Mode, Limits),
+    inherited: &Inherited<'_>,
     taken: &mut Taken,
 ) -> Option<Upstream> {
     let mut fields = field.map()?;
     let profile = fields.take("profile").map(|field| field.at());
-    let mode = super::mode(&mut fields, mode);
+    let mode = super::mode(&mut fields, inherited.mode);
     fields.refuse_later(&["hosts"]);
     let id = id(&mut fields, name, taken);
     let callers = callers::callers(&mut fields, taken);
     let url = fields.need("url").and_then(|field| url(&field));
     let tls = tls(&mut fields, url.as_ref());
     let capability = capability(&mut fields);
-    let key = key(&mut fields, capability, &callers.principal);
+    let inserted = Inserted::of_upstream(&mut fields, capability, &callers.principal);
+    let limits = inherited.limits;
     let callbacks = fields
         .take("callbacks")
         .and_then(|field| callbacks::callbacks(&field, &callers.principal, limits, taken))
@@ -96,10 +90,10 @@ fn merged(
         calls_back: callbacks.is_some(),
         profile,
         capability,
-        key,
+        inserted,
         answers: answers::layer(base, fields.take("answers").as_ref()),
         timeouts: timeouts(&mut fields),
-        limits,
+        limits: inherited.limits,
     };
     let effects = effects(&mut fields, &context, profile);
     let unlisted = unlisted(&mut fields, &context);
@@ -108,6 +102,8 @@ fn merged(
     }
     let accept_close_framed = fields.or("accept_close_framed", false, Field::boolean);
     let fresh_connections = fresh_connections(&mut fields, capability);
+    // Whatever goes without a key has nothing that would tell a second one apart.
+    let goes_keyless = effects.iter().flatten().any(may_go_keyless);
     fields.finish();
     Some(Upstream {
         name: name.to_owned(),
@@ -118,13 +114,13 @@ fn merged(
         url: url?,
         tls,
         capability,
-        key: context.key,
+        key: context.inserted.insert.key,
         effects: effects?,
         unlisted,
         mode,
         timeouts: context.timeouts,
         accept_close_framed,
-        fresh_connections,
+        fresh_connections: fresh_connections || goes_keyless,
         callbacks,
     })
 }
@@ -199,74 +195,6 @@ fn capability(fields: &mut Fields<'_>) -> Capability {
         }
     }
     all
-}
-
-fn key(
-    fields: &mut Fields<'_>,
-    capability: Capability,
-    principal: &[PrincipalPart],
-) -> Option<KeyRule> {
-    let Some(field) = fields.take("key") else {
-        if capability.idempotent {
-            fields
-                .own()
-                .error("capability `idempotent` needs a `key`: where does it go?");
-        }
-        return None;
-    };
-    if !capability.idempotent {
-        field.error(
-            "a key is sent only where it is honoured (capability `idempotent`): elsewhere it invites \
-             other software to repeat requests",
-        );
-    }
-    let mut fields = field.map()?;
-    let header = fields
-        .need("header")
-        .and_then(|field| value::header(&field));
-    let value = fields.or("value", KeyValue::Derived, |field| {
-        key_value(field, principal)
-    });
-    let lifetime = fields.take("lifetime");
-    if lifetime.is_none() && capability.idempotent {
-        field.warn("without a `lifetime` a lost answer is never settled by sending again");
-    }
-    let lifetime = lifetime.and_then(|field| field.read(DURATION, scalar::millis));
-    let longest = fields
-        .take("longest")
-        .and_then(|field| longest(&field, value));
-    let remembers_refusals = fields.or("remembers_refusals", false, Field::boolean);
-    fields.finish();
-    Some(KeyRule {
-        header: header?,
-        longest,
-        policy: KeyPolicy {
-            value,
-            lifetime,
-            remembers_refusals,
-        },
-    })
-}
-
-/// A header that selects an account goes upstream too, where it scopes the key. A certificate stays here.
-fn key_value(field: &Field<'_>, principal: &[PrincipalPart]) -> Option<KeyValue> {
-    let value = field.choice(&[("derived", KeyValue::Derived), ("caller", KeyValue::Caller)])?;
-    let is_certificate = |part: &PrincipalPart| matches!(part, PrincipalPart::Certificate(_));
-    if value == KeyValue::Caller && principal.iter().any(is_certificate) {
-        field.error(
-            "a client certificate does not reach the upstream: two callers with the same key would share \
-             one operation there; say `value: derived`",
-        );
-    }
-    Some(value)
-}
-
-fn longest(field: &Field<'_>, value: KeyValue) -> Option<usize> {
-    let longest: usize = field.number("a number of bytes above zero", 1..=u64::MAX)?;
-    if value == KeyValue::Derived && longest < DERIVED_KEY {
-        field.error(format!("a derived key has {DERIVED_KEY} characters"));
-    }
-    Some(longest)
 }
 
 fn timeouts(fields: &mut Fields<'_>) -> Timeouts {
@@ -370,6 +298,13 @@ fn warn_of_promise(
             "an upstream without capabilities gets at most one attempt of an effect: every lost answer \
              waits for a person",
         );
+    }
+}
+
+fn may_go_keyless(effect: &EffectRule) -> bool {
+    match &effect.action {
+        Action::Protect(protect) => protect.keyless.is_some(),
+        Action::Pass => false,
     }
 }
 

@@ -1,8 +1,10 @@
 //! Whole files: what they become, and that everything wrong with them is said at once, where it is.
 
+mod insertion;
 mod length;
 mod means;
 mod mode;
+mod profiles;
 mod refusals;
 mod register;
 
@@ -103,8 +105,8 @@ fn the_smallest_file_has_the_documented_defaults() {
     assert!(!upstream.fresh_connections && !upstream.accept_close_framed);
     let key = upstream.key.as_ref().unwrap();
     assert_eq!(
-        (key.header.as_str(), key.longest),
-        ("idempotency-key", Some(255))
+        (key.slot.to_string().as_str(), key.longest),
+        ("header idempotency-key", Some(255))
     );
     assert_eq!(key.policy.value, KeyValue::Caller);
     assert_eq!(key.policy.lifetime, Some(Millis(86_400_000)));
@@ -129,7 +131,9 @@ fn the_smallest_file_has_the_documented_defaults() {
     for (status, class) in [
         (200, AnswerClass::Applied),
         (402, AnswerClass::Refused),
-        (400, AnswerClass::NotProcessed),
+        // Without its content nobody knows whether it is about the key.
+        (400, AnswerClass::Ambiguous),
+        (401, AnswerClass::NotProcessed),
         (409, AnswerClass::Ambiguous),
         (500, AnswerClass::Ambiguous),
     ] {

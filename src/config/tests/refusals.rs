@@ -85,7 +85,7 @@ const MEANINGLESS_IN_FILE: &str = r#"
 "#;
 
 const MEANINGLESS_IN_UPSTREAM: &str = r#"
-6:14 => is not one of =>     profile: stripe
+6:14 => there is no profile `stripe` =>     profile: stripe
 6:18 => is not one of =>     capability: [idempotnt]
 6:18 => nothing else =>     capability: [opaque, conditional]
 6:20 => belongs to one connection =>     key: { header: Connection }

@@ -189,9 +189,17 @@ fn root_of_request<'v>(root: Root, named: &Named, facts: &RequestFacts<'v>) -> F
         Root::Operation => {
             let operation = facts.operation.ok_or_else(|| absent(WhyMissing::Absent))?;
             let id = ("id", Some(operation.id));
-            let all = [id, ("key", operation.key), ("reference", operation.reference)];
-            let all = all.into_iter().filter_map(|(name, value)| Some((name, value?)));
-            Ok(values::texts(all.map(|(name, value)| (name.into(), value.into()))))
+            let all = [
+                id,
+                ("key", operation.key),
+                ("reference", operation.reference),
+            ];
+            let all = all
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?)));
+            Ok(values::texts(
+                all.map(|(name, value)| (name.into(), value.into())),
+            ))
         }
         // No request has one: `Program::compile` refuses it where there is none.
         Root::Response => Err(absent(WhyMissing::Absent)),

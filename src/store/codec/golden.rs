@@ -136,6 +136,7 @@ fn operation() -> Operation {
                 value: KeyValue::Caller,
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
+                placing: None,
             }),
             steps: Steps::resends(Some(ResendPolicy {
                 attempts: 5,

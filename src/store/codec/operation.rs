@@ -13,7 +13,7 @@ use crate::protocol::operation::{
     Attempt, AttemptEnd, Completion, KeyUse, Operation, Place, State, WhyNot,
 };
 use crate::protocol::outcome::{Answer, Provenance};
-use crate::protocol::policy::{Capability, KeyPolicy, SettlePolicy};
+use crate::protocol::policy::{Capability, KeyPolicy, Placing, SettlePolicy};
 use crate::protocol::settling::Settling;
 use crate::protocol::steps::{ResendPolicy, Steps};
 
@@ -416,11 +416,16 @@ impl Field for KeyPolicy {
             value,
             lifetime,
             remembers_refusals,
+            placing,
         } = self;
         writer.part(|writer| {
             value.put(writer);
             lifetime.put(writer);
             remembers_refusals.put(writer);
+            // Appended in 0.2. A record without it is what it was before.
+            if let Some(Placing(number)) = placing {
+                writer.fixed(&number.to_be_bytes());
+            }
         });
     }
 
@@ -430,6 +435,11 @@ impl Field for KeyPolicy {
                 value: Field::take(reader)?,
                 lifetime: Field::take(reader)?,
                 remembers_refusals: Field::take(reader)?,
+                placing: if reader.is_empty() {
+                    None
+                } else {
+                    Some(Placing(u64::from_be_bytes(reader.fixed()?)))
+                },
             })
         })
     }

@@ -20,7 +20,9 @@ use crate::protocol::operation::{
 };
 use crate::protocol::outcome::Answer;
 use crate::protocol::outcome::{Interruption, Phase, Provenance, StoredRequest, Unsent, Verdict};
-use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Order, Ownership, SettlePolicy};
+use crate::protocol::policy::{
+    Capability, KeyPolicy, KeyValue, Order, Ownership, Placing, SettlePolicy,
+};
 use crate::protocol::settling::Settling;
 use crate::protocol::steps::{ResendPolicy, Steps};
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
@@ -234,11 +236,13 @@ fn state() -> impl Strategy<Value = State> {
 
 fn settle() -> impl Strategy<Value = SettlePolicy> {
     let value = prop_oneof![Just(KeyValue::Derived), Just(KeyValue::Caller)];
-    let key = (value, option::of(any::<u64>()), any::<bool>()).prop_map(
-        |(value, lifetime, remembers_refusals)| KeyPolicy {
+    let (lifetime, placing) = (option::of(any::<u64>()), option::of(any::<u64>()));
+    let key = (value, lifetime, any::<bool>(), placing).prop_map(
+        |(value, lifetime, remembers_refusals, placing)| KeyPolicy {
             value,
             lifetime: lifetime.map(Millis),
             remembers_refusals,
+            placing: placing.map(Placing),
         },
     );
     let resend = any::<(u32, u64, u64)>().prop_map(|(attempts, from, to)| ResendPolicy {

@@ -218,6 +218,7 @@ pub(crate) fn policy() -> Policy {
                 value: KeyValue::Derived,
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
+                placing: None,
             }),
             steps: Steps::resends(Some(ResendPolicy {
                 attempts: 3,

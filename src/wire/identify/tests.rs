@@ -3,7 +3,7 @@
 mod principals;
 
 use super::*;
-use crate::config::Unlisted;
+use crate::config::{Insert, Unlisted};
 use crate::expression::{PathTemplate, RequestPath};
 use crate::protocol::ids::InstanceId;
 use crate::protocol::policy::KeyValue;
@@ -305,7 +305,8 @@ fn content_that_can_mean_two_things_is_refused() {
 fn a_key_that_is_passed_on_has_to_fit_the_upstream() {
     let of = |key| {
         let mut sent = Sent::to(keyed(true)).with("Idempotency-Key", key);
-        sent.rules.key = Some(key_rule(KeyValue::Caller, Some(8)));
+        let rule = Some(key_rule(KeyValue::Caller, Some(8)));
+        sent.protect.insert = Arc::new(Insert::of_key(rule));
         sent
     };
     assert_eq!(of("12345678").id(), "12345678");

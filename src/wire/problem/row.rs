@@ -17,6 +17,7 @@ pub enum Row {
     IdempotencyKeyMalformed,
     FencingTokenMalformed,
     IdentityMissing,
+    InsertionRefused,
     StaleFencingToken,
     TokenHeldByAnother,
     GenerationUsed,
@@ -105,6 +106,7 @@ impl Row {
             Fault::KeyRequired { .. } => Self::IdempotencyKeyRequired,
             Fault::KeyMalformed { .. } => Self::IdempotencyKeyMalformed,
             Fault::IdentityMissing { .. } => Self::IdentityMissing,
+            Fault::NotInsertable { .. } => Self::InsertionRefused,
             Fault::BodyTooLarge { .. } => Self::BodyTooLarge,
             Fault::Overloaded => Self::Overloaded,
             // Told apart by its sentence: what the caller is to do is the same.
@@ -124,6 +126,7 @@ impl Row {
             Self::IdempotencyKeyMalformed => "idempotency-key-malformed",
             Self::FencingTokenMalformed => "fencing-token-malformed",
             Self::IdentityMissing => "identity-missing",
+            Self::InsertionRefused => "insertion-refused",
             Self::StaleFencingToken => "stale-fencing-token",
             Self::TokenHeldByAnother => "token-held-by-another",
             Self::GenerationUsed => "generation-used",
@@ -157,7 +160,8 @@ impl Row {
             Self::IdempotencyKeyRequired
             | Self::IdempotencyKeyMalformed
             | Self::FencingTokenMalformed
-            | Self::IdentityMissing => StatusCode::BAD_REQUEST,
+            | Self::IdentityMissing
+            | Self::InsertionRefused => StatusCode::BAD_REQUEST,
             Self::StaleFencingToken
             | Self::TokenHeldByAnother
             | Self::GenerationUsed
@@ -191,6 +195,7 @@ impl Row {
             | Self::IdempotencyKeyMalformed
             | Self::FencingTokenMalformed
             | Self::IdentityMissing
+            | Self::InsertionRefused
             | Self::StaleFencingToken
             | Self::TokenHeldByAnother
             | Self::GenerationUsed
@@ -234,6 +239,7 @@ impl Row {
             | Self::IdempotencyKeyMalformed
             | Self::FencingTokenMalformed
             | Self::IdentityMissing
+            | Self::InsertionRefused
             | Self::StaleFencingToken
             | Self::TokenHeldByAnother
             | Self::GenerationUsed
@@ -270,6 +276,7 @@ impl Row {
             Self::IdempotencyKeyMalformed => "The idempotency key cannot be read",
             Self::FencingTokenMalformed => "The fencing token cannot be read",
             Self::IdentityMissing => "The operation cannot be identified",
+            Self::InsertionRefused => "The upstream's key cannot be put into the request",
             Self::StaleFencingToken => "The fencing token is stale",
             Self::TokenHeldByAnother => "The fencing token belongs to another acquisition",
             Self::GenerationUsed => "This generation has had its operation",

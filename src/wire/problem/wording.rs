@@ -40,6 +40,10 @@ impl Wording {
             Fault::IdentityMissing { field } => {
                 format!("What identifies the operation cannot be had: {field}. Nothing was sent.")
             }
+            Fault::NotInsertable { what } => format!(
+                "This upstream tells a repeat by what is put into its requests, and it cannot be put into \
+                 this one: {what}. Nothing was sent."
+            ),
             Fault::BodyTooLarge { limit } => format!(
                 "The content of this request may be at most {limit} bytes long (`limits.body`). \
                  Nothing was sent."

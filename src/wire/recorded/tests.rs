@@ -364,6 +364,21 @@ fn the_key_that_a_resend_goes_under() {
     assert_eq!(judged(&header, &statement())[0], [Change::KeyOther]);
     assert_eq!(judged(&gone, &statement())[1], [Change::KeyGone]);
 
+    // The same key in other company is another request under it.
+    let (mut operation, request) = statement();
+    let before = config(CONFIG);
+    let key = operation.settle.key.as_mut().unwrap();
+    key.placing = before.upstreams[0].placings().next();
+    let referring = changed(
+        "lifetime: 24h }",
+        "lifetime: 24h }\n    reference: [ { header: X-Op } ]",
+    );
+    let placed = (operation, request);
+    for changes in judged(&referring, &placed) {
+        assert!(changes.contains(&Change::Otherwise), "{changes:?}");
+    }
+    assert_eq!(judged(&before, &placed)[1], []);
+
     // Settled, it is not sent again.
     let (mut operation, request) = statement();
     operation.state = State::NotApplied(WhyNot::Said(Provenance::Operator));

@@ -281,6 +281,7 @@ fn policy() -> Policy {
                 value: KeyValue::Derived,
                 lifetime: Some(Millis(86_400_000)),
                 remembers_refusals: true,
+                placing: None,
             }),
             steps: Steps::resends(Some(ResendPolicy {
                 attempts: 3,

@@ -7,5 +7,6 @@
 
 mod confirmed;
 mod explain;
+mod profiles;
 mod reload;
 mod schema;

@@ -38,7 +38,12 @@ fn listing(effects: &[Effect], head: &Head, _: &str) -> Vec<u8> {
     let items: Vec<String> = effects
         .iter()
         .enumerate()
-        .map(|(index, _)| format!(r#"{{"id":"effect-{}","reference":"order 42/é"}}"#, index + 1))
+        .map(|(index, _)| {
+            format!(
+                r#"{{"id":"effect-{}","reference":"order 42/é"}}"#,
+                index + 1
+            )
+        })
         .collect();
     json_answer(200, &format!(r#"{{"items":[{}]}}"#, items.join(",")))
 }
@@ -54,18 +59,30 @@ fn a_lost_answer_is_found_where_the_upstream_lists_what_it_did() {
     upstream.when_asked(listing);
     upstream.next(Script::lose_answer());
 
-    let paid = pay(&proxy, "k", PAYMENT).field("authorization", "Bearer s3cret").send();
+    let paid = pay(&proxy, "k", PAYMENT)
+        .field("authorization", "Bearer s3cret")
+        .send();
 
     let found = r#"{"id":"effect-1","reference":"order 42/é"}"#;
-    assert_eq!((paid.status, paid.text().as_str()), (201, found), "{}", proxy.log());
+    assert_eq!(
+        (paid.status, paid.text().as_str()),
+        (201, found),
+        "{}",
+        proxy.log()
+    );
     assert_eq!(paid.field("fencepost-provenance"), Some("look-up"));
     assert_eq!(upstream.effects().len(), 1, "never sent again");
     // It asked as the one who had paid, and nothing of the payment went along.
     let question = upstream.heads().pop().unwrap();
-    assert_eq!(question.fields.first("authorization"), Some("Bearer s3cret"));
+    assert_eq!(
+        question.fields.first("authorization"),
+        Some("Bearer s3cret")
+    );
     assert_eq!(question.fields.first("idempotency-key"), None);
     assert_eq!(question.fields.first("content-length"), None);
-    let again = pay(&proxy, "k", PAYMENT).field("authorization", "Bearer s3cret").send();
+    let again = pay(&proxy, "k", PAYMENT)
+        .field("authorization", "Bearer s3cret")
+        .send();
     assert_replayed(&again, &paid);
 }
 
@@ -81,8 +98,15 @@ fn what_is_not_found_is_sent_again_only_after_the_lag_and_several_looks() {
     assert_eq!(told.status, 504, "{}", told.text());
     until_state(&proxy, "k", "NOT_APPLIED");
     let asked = upstream.heads().len() - 1;
-    assert!(asked > 3, "the first of {asked} came before the lag was over");
-    assert!(events(&proxy, "k").contains("look_up"), "{}", events(&proxy, "k"));
+    assert!(
+        asked > 3,
+        "the first of {asked} came before the lag was over"
+    );
+    assert!(
+        events(&proxy, "k").contains("look_up"),
+        "{}",
+        events(&proxy, "k")
+    );
 
     let paid = pay(&proxy, "k", PAYMENT).send();
     assert_eq!(paid.status, 201, "{}", paid.text());
@@ -157,9 +181,17 @@ fn endless_pages_are_not_known() {
     upstream.next(Script::lose_answer());
     pay(&proxy, "k", PAYMENT).send();
     until_state(&proxy, "k", "NEEDS_ATTENTION");
-    assert!(events(&proxy, "k").contains("pages"), "{}", events(&proxy, "k"));
+    assert!(
+        events(&proxy, "k").contains("pages"),
+        "{}",
+        events(&proxy, "k")
+    );
     let heads = upstream.heads();
-    assert!(heads[2].word(1).ends_with("&after=p%200"), "{}", heads[2].first_line);
+    assert!(
+        heads[2].word(1).ends_with("&after=p%200"),
+        "{}",
+        heads[2].first_line
+    );
 }
 
 /// On the second page.
@@ -193,12 +225,12 @@ fn a_credential_that_has_expired_is_stood_in_for() {
     );
     let upstream = Upstream::start(Keys::Ignored);
     let proxy = Proxy::start(Setup::new(upstream.address(), &standing_in));
-    upstream.when_asked(|effects, head, body| {
-        match head.fields.first("authorization") {
+    upstream.when_asked(
+        |effects, head, body| match head.fields.first("authorization") {
             Some("Bearer lasting") => listing(effects, head, body),
             _ => json_answer(401, "{}"),
-        }
-    });
+        },
+    );
     upstream.next(Script::lose_answer());
     let short = pay(&proxy, "k", PAYMENT).field("authorization", "Bearer short");
     assert_eq!(short.send().status, 201);
@@ -232,9 +264,16 @@ effects:
     upstream.next(Script::lose_answer());
     let told = pay(&proxy, "k", "{}").send();
     assert_eq!(told.status, 409, "{}", told.text());
-    assert_eq!(told.json()["type"], "urn:fencepost:problem:operation-voided");
+    assert_eq!(
+        told.json()["type"],
+        "urn:fencepost:problem:operation-voided"
+    );
     assert_replayed(&pay(&proxy, "k", "{}").send(), &told);
-    assert_eq!(upstream.effects().len(), 1, "nothing was sent again under it");
+    assert_eq!(
+        upstream.effects().len(),
+        1,
+        "nothing was sent again under it"
+    );
     assert_eq!(state(&proxy, "k"), "COMPLETED");
 }
 
@@ -261,7 +300,10 @@ effects:
             there.clone()
         });
         upstream.next(Script::lose_answer());
-        let put = proxy.put("/objects/x").field("if-none-match", "*").json(r#"{"a":1}"#);
+        let put = proxy
+            .put("/objects/x")
+            .field("if-none-match", "*")
+            .json(r#"{"a":1}"#);
         let mut told = put.send();
         if status == 201 {
             until_state(&proxy, "put:x", "NOT_APPLIED");

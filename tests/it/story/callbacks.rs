@@ -64,7 +64,11 @@ effects:
     fn callback(&self, body: &str) -> Call {
         let key = hmac::Key::new(hmac::HMAC_SHA256, b"hooks-secret");
         let tag = hmac::sign(&key, body.as_bytes());
-        let digits: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits: String = tag
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         Call::new(self.hooks, "POST", "/hooks/payments?x=1")
             .field("x-signature", &format!("sha256={digits}"))
             .json(body)
@@ -86,7 +90,12 @@ fn a_callback_settles_what_nobody_knew_and_reaches_the_application_unchanged() {
     let joined = pay(&scene.proxy, "k", "{}").start();
 
     let told = scene.callback(PAID).send();
-    assert_eq!(told.status, 201, "the application's own answer: {}", told.text());
+    assert_eq!(
+        told.status,
+        201,
+        "the application's own answer: {}",
+        told.text()
+    );
     let paid = joined.answer();
     assert_eq!(
         (paid.status, paid.text().as_str()),
@@ -155,7 +164,10 @@ fn a_callback_that_overtakes_the_answer_changes_nothing() {
     let calling = scene.callback(PAID).start();
     answer.open();
     let paid = paying.answer();
-    assert_eq!((paid.status, paid.text().as_str()), (201, r#"{"id":"effect-1"}"#));
+    assert_eq!(
+        (paid.status, paid.text().as_str()),
+        (201, r#"{"id":"effect-1"}"#)
+    );
     assert_eq!(paid.field("fencepost-source"), Some("upstream"));
     assert_eq!(calling.answer().status, 201);
     assert_replayed(&pay(&scene.proxy, "k", "{}").send(), &paid);
@@ -225,7 +237,9 @@ fn a_callback_that_cannot_be_taken_is_to_come_again() {
     } = scene;
     let address = application.address();
     drop(application);
-    until("the application is away", || TcpStream::connect(address).is_err());
+    until("the application is away", || {
+        TcpStream::connect(address).is_err()
+    });
     let scene = Scene {
         upstream,
         application: Upstream::start(Keys::Ignored),

@@ -25,6 +25,7 @@ mod network;
 mod oversized;
 mod ownership;
 mod person;
+mod placed;
 mod register;
 mod rolling_out;
 mod settling;

@@ -32,8 +32,29 @@ pub struct Effect {
 pub enum Keys {
     /// The first answer once more, without another effect.
     Honoured,
+    /// The same, where the key follows this text in the target or the content, up to the end of a value.
+    HonouredWithin(&'static str),
     /// Another effect.
     Ignored,
+}
+
+impl Keys {
+    /// The key of a request.
+    fn of(self, head: &Head, body: &[u8]) -> Option<String> {
+        match self {
+            Self::Honoured | Self::Ignored => {
+                head.fields.first("idempotency-key").map(str::to_owned)
+            }
+            Self::HonouredWithin(before) => {
+                let body = String::from_utf8_lossy(body);
+                let (_, value) = [head.word(1), &body]
+                    .into_iter()
+                    .find_map(|text| text.split_once(before))?;
+                let end = value.find(['"', '&', '\r']).unwrap_or(value.len());
+                Some(value[..end].to_owned())
+            }
+        }
+    }
 }
 
 /// A running third party. GET and OPTIONS have no effect; every other request has one.
@@ -99,10 +120,7 @@ impl Upstream {
     }
 
     /// What a GET, or a POST below `/ask` or `/void`, is answered from now on: none of them is an effect.
-    pub fn when_asked(
-        &self,
-        answer: impl Fn(&[Effect], &Head, &str) -> Vec<u8> + Send + 'static,
-    ) {
+    pub fn when_asked(&self, answer: impl Fn(&[Effect], &Head, &str) -> Vec<u8> + Send + 'static) {
         self.log().questions = Some(Box::new(answer));
     }
 
@@ -271,8 +289,8 @@ impl Log {
             let count = self.effects.len();
             return json_answer(200, &format!("{{\"effects\":{count}}}"));
         }
-        let key = head.fields.first("idempotency-key").map(str::to_owned);
-        if let (Keys::Honoured, Some(known)) = (keys, &key)
+        let key = keys.of(head, body);
+        if let (Keys::Honoured | Keys::HonouredWithin(_), Some(known)) = (keys, &key)
             && let Some(answer) = self.remembered.get(known)
         {
             return answer.clone();
