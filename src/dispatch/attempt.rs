@@ -201,7 +201,7 @@ impl Dispatcher {
             let receipt = permit.finish(Evidence::NotSent(unsent));
             return self.settle_receipt(&ticket, receipt, telling).await;
         }
-        let outbound = match load.outbound(permit.grant()) {
+        let outbound = match load.outbound(permit.grant()).await {
             Ok(outbound) => outbound,
             Err(unfit) => {
                 tracing::error!(operation = %key.id, error = %unfit, "the upstream's key does not fit");

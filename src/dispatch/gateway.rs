@@ -23,6 +23,9 @@ use crate::wire::insertion::{self, Named};
 use crate::wire::overheard::Overheard;
 use crate::wire::{identify, keys};
 
+/// Content of more bytes than this is looked into off the async workers.
+const SLOW_ABOVE: usize = 64 << 10;
+
 /// One upstream.
 pub struct Gateway {
     /// Its rules.
@@ -46,6 +49,7 @@ pub struct Gateways {
 }
 
 /// What is sent once an attempt is granted.
+#[derive(Clone)]
 pub struct Load {
     outbound: Outbound,
     insert: Arc<Insert>,
@@ -162,8 +166,22 @@ impl Gateway {
 }
 
 impl Load {
-    /// The bytes for this grant: what is put in is a pure function of identity and round.
-    pub fn outbound(&self, grant: &Grant) -> Result<Outbound, UnfitRequest> {
+    /// The bytes for this grant. Looking for a place in much content keeps no one else waiting.
+    pub async fn outbound(&self, grant: &Grant) -> Result<Outbound, UnfitRequest> {
+        let content = self
+            .whole
+            .as_ref()
+            .map_or(0, |(request, _)| request.body.len());
+        if content <= SLOW_ABOVE {
+            return self.outbound_here(grant);
+        }
+        let (load, grant) = (self.clone(), grant.clone());
+        let made = tokio::task::spawn_blocking(move || load.outbound_here(&grant)).await;
+        made.unwrap_or(Err(UnfitRequest::Insertion))
+    }
+
+    /// What is put in is a pure function of identity and round.
+    fn outbound_here(&self, grant: &Grant) -> Result<Outbound, UnfitRequest> {
         let named = Named {
             key: &grant.key,
             origin: grant.origin,

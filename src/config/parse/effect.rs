@@ -285,11 +285,10 @@ fn identity(field: &Field<'_>, own_place: Option<&Member>) -> Option<Identity> {
     };
     if !field.is_map() {
         let template = value::text_template(field)?;
-        let header = is_callers_word(&template);
         return Some(Identity {
+            required: !is_header(&template),
+            origin: origin(is_callers_word(&template)),
             template,
-            required: !header,
-            origin: origin(header),
         });
     }
     let mut fields = field.map()?;
@@ -297,10 +296,10 @@ fn identity(field: &Field<'_>, own_place: Option<&Member>) -> Option<Identity> {
     let required = fields.take("required");
     fields.finish();
     let template = Template::of(member?);
-    let header = is_callers_word(&template);
+    let is_callers_word = is_callers_word(&template);
     let required = required.and_then(|field| {
         let required = field.boolean()?;
-        if !required && !header {
+        if !required && !is_callers_word {
             field.error(
                 "only a header may be lacking, or the place of the caller's own key; any other value \
                  refuses the request",
@@ -309,9 +308,9 @@ fn identity(field: &Field<'_>, own_place: Option<&Member>) -> Option<Identity> {
         Some(required)
     });
     Some(Identity {
+        required: required.unwrap_or(!is_header(&template)),
+        origin: origin(is_callers_word),
         template,
-        required: required.unwrap_or(!header),
-        origin: origin(header),
     })
 }
 
@@ -320,10 +319,10 @@ fn is_header(template: &Template) -> bool {
 }
 
 /// A header of its own, or the key that he gives the upstream, is the caller's word for the operation;
-/// anything else is composed by us out of
-/// what the request is about, and a refused request may be corrected under it.
-fn origin(header: bool) -> IdentityOrigin {
-    if header {
+/// anything else is composed by us out of what the request is about, and a refused request may be corrected
+/// under it.
+fn origin(is_callers_word: bool) -> IdentityOrigin {
+    if is_callers_word {
         IdentityOrigin::Caller
     } else {
         IdentityOrigin::Derived

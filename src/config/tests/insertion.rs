@@ -96,6 +96,7 @@ fn a_callers_own_key_is_read_where_it_goes() {
     for once in ["", "once: { json: /k }", "once: \"{body.k}\""] {
         let identity = protect_of(&good(&with(key, once))).once.clone();
         assert_eq!(identity.origin, IdentityOrigin::Caller, "{once}");
+        assert!(identity.required, "{once}");
         assert_eq!(
             identity.template.single_value().unwrap().to_string(),
             "json /k"

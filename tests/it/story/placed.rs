@@ -105,7 +105,7 @@ fn arrived(upstream: &Upstream, body: &str) -> usize {
 #[test]
 fn wherever_the_key_goes_a_lost_answer_is_asked_for_again_with_the_same_bytes() {
     for placed in PLACES {
-        let upstream = Upstream::start(Keys::HonouredWithin(placed.before));
+        let upstream = Upstream::honouring(placed.before);
         let proxy = placed.proxy(&upstream, "derived", "{ header: Idempotency-Key }");
         upstream.next(Script::lose_answer());
         let call = placed.call(&proxy, None).key("k");
@@ -148,7 +148,7 @@ fn a_callers_own_key_is_his_operations_name_and_is_left_where_it_stands() {
     const OWN: &str = "0b5fa5b6-55d1-4b8a-93c5-2f6a55f0a3a1";
     for placed in PLACES {
         let place = placed.place;
-        let upstream = Upstream::start(Keys::HonouredWithin(placed.before));
+        let upstream = Upstream::honouring(placed.before);
         let proxy = placed.proxy(
             &upstream,
             "caller",
@@ -184,7 +184,7 @@ fn a_callers_own_key_is_his_operations_name_and_is_left_where_it_stands() {
 
 #[test]
 fn a_field_of_an_upload_is_put_before_its_parts() {
-    let upstream = Upstream::start(Keys::HonouredWithin("name=\"key\"\r\n\r\n"));
+    let upstream = Upstream::honouring("name=\"key\"\r\n\r\n");
     let route = "capability: [idempotent]\nkey: { form: key, lifetime: 24h }\neffects:\n  - on: POST /payments\n";
     let proxy = Proxy::start(Setup::new(upstream.address(), route));
     let upload = "--b-1\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\nabc\r\n--b-1--\r\n";
@@ -205,7 +205,7 @@ fn a_field_of_an_upload_is_put_before_its_parts() {
 
 #[test]
 fn a_request_that_cannot_carry_its_key_is_refused_before_anything_is_recorded() {
-    let upstream = Upstream::start(Keys::HonouredWithin("idempotency_key"));
+    let upstream = Upstream::honouring("idempotency_key");
     let proxy = PLACES[0].proxy(&upstream, "derived", "{ header: Idempotency-Key }");
     let call = |kind, body| proxy.post("/payments").key("k").content(kind, body);
     for (kind, body, why) in [
@@ -294,7 +294,7 @@ fn what_is_unsettled_is_not_sent_again_in_other_bytes() {
         ("format: any", "format: uuid"),
         ("effects:", "reference: [ { json: /ref } ]\n    effects:"),
     ] {
-        let upstream = Upstream::start(Keys::HonouredWithin(r#""k":""#));
+        let upstream = Upstream::honouring(r#""k":""#);
         let route = "capability: [idempotent]\nkey: { json: /k, format: any, lifetime: 24h }\neffects:\n  - on: POST /payments\n";
         let mut proxy = Proxy::start(Setup::new(upstream.address(), route));
         let gate = Gate::closed();
@@ -352,7 +352,7 @@ fn a_signed_request_is_refused_where_something_would_be_put_in() {
 
 #[test]
 fn a_signed_request_that_is_left_alone_has_one_attempt_unless_it_brings_its_key() {
-    let upstream = Upstream::start(Keys::HonouredWithin("ClientToken="));
+    let upstream = Upstream::honouring("ClientToken=");
     let route = "profile: aws-ec2\nkey: { lifetime: 24h }\n";
     let proxy = Proxy::start(Setup::new(upstream.address(), route));
     let call = |body: &str| {

@@ -32,29 +32,8 @@ pub struct Effect {
 pub enum Keys {
     /// The first answer once more, without another effect.
     Honoured,
-    /// The same, where the key follows this text in the target or the content, up to the end of a value.
-    HonouredWithin(&'static str),
     /// Another effect.
     Ignored,
-}
-
-impl Keys {
-    /// The key of a request.
-    fn of(self, head: &Head, body: &[u8]) -> Option<String> {
-        match self {
-            Self::Honoured | Self::Ignored => {
-                head.fields.first("idempotency-key").map(str::to_owned)
-            }
-            Self::HonouredWithin(before) => {
-                let body = String::from_utf8_lossy(body);
-                let (_, value) = [head.word(1), &body]
-                    .into_iter()
-                    .find_map(|text| text.split_once(before))?;
-                let end = value.find(['"', '&', '\r']).unwrap_or(value.len());
-                Some(value[..end].to_owned())
-            }
-        }
-    }
 }
 
 /// A running third party. GET and OPTIONS have no effect; every other request has one.
@@ -65,6 +44,8 @@ pub struct Upstream {
 
 struct Shared {
     keys: Keys,
+    /// What stands before a key in the target or the content; `None`: keys are in their header.
+    before_key: Option<&'static str>,
     stopping: AtomicBool,
     log: Mutex<Log>,
 }
@@ -90,12 +71,24 @@ impl Upstream {
         Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), keys)
     }
 
+    /// Starts one that honours keys which follow this text in the target or the content, up to the end of
+    /// a value.
+    pub fn honouring(before_key: &'static str) -> Self {
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self::begin(anywhere, Keys::Honoured, Some(before_key))
+    }
+
     /// Starts one at a given address, with an empty ledger.
     pub fn start_at(address: SocketAddr, keys: Keys) -> Self {
+        Self::begin(address, keys, None)
+    }
+
+    fn begin(address: SocketAddr, keys: Keys, before_key: Option<&'static str>) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             keys,
+            before_key,
             stopping: AtomicBool::new(false),
             log: Mutex::default(),
         });
@@ -242,6 +235,18 @@ impl Shared {
         }
     }
 
+    fn key_of(&self, head: &Head, body: &[u8]) -> Option<String> {
+        let Some(before) = self.before_key else {
+            return head.fields.first("idempotency-key").map(str::to_owned);
+        };
+        let body = String::from_utf8_lossy(body);
+        let texts = [head.word(1), &body];
+        let found = texts.into_iter().find_map(|text| text.split_once(before));
+        let (_, value) = found?;
+        let end = value.find(['"', '&', '\r']).unwrap_or(value.len());
+        Some(value[..end].to_owned())
+    }
+
     fn serve(
         &self,
         mut stream: &TcpStream,
@@ -254,7 +259,9 @@ impl Shared {
         }
         let mut answer = match script.answer {
             Some(answer) => answer,
-            None => self.log().answer(self.keys, head, body),
+            None => self
+                .log()
+                .answer(self.keys, self.key_of(head, body), head, body),
         };
         if script.before_answer.is_some_and(|gate| !gate.pass()) {
             return Ok(Ending::Reset);
@@ -277,7 +284,7 @@ impl Shared {
 }
 
 impl Log {
-    fn answer(&mut self, keys: Keys, head: &Head, body: &[u8]) -> Vec<u8> {
+    fn answer(&mut self, keys: Keys, key: Option<String>, head: &Head, body: &[u8]) -> Vec<u8> {
         let path = head.word(1);
         let is_question = matches!(head.word(0), "GET" | "OPTIONS")
             || path.starts_with("/ask")
@@ -289,8 +296,7 @@ impl Log {
             let count = self.effects.len();
             return json_answer(200, &format!("{{\"effects\":{count}}}"));
         }
-        let key = keys.of(head, body);
-        if let (Keys::Honoured | Keys::HonouredWithin(_), Some(known)) = (keys, &key)
+        if let (Keys::Honoured, Some(known)) = (keys, &key)
             && let Some(answer) = self.remembered.get(known)
         {
             return answer.clone();
