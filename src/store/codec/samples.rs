@@ -1,9 +1,12 @@
 //! Any record there can be, for property tests.
 
+mod settling;
+
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use settling::{settling, steps};
 
 use crate::protocol::command::Event;
 use crate::protocol::fence::Fence;
@@ -21,8 +24,7 @@ use crate::protocol::operation::{
 use crate::protocol::outcome::Answer;
 use crate::protocol::outcome::{Interruption, Phase, Provenance, StoredRequest, Unsent, Verdict};
 use crate::protocol::policy::{Capability, KeyPolicy, KeyValue, Order, Ownership, SettlePolicy};
-use crate::protocol::settling::Settling;
-use crate::protocol::steps::{ResendPolicy, Steps};
+use crate::protocol::steps::ResendPolicy;
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 use crate::protocol::view::TwinNote;
 
@@ -114,6 +116,7 @@ fn provenance() -> impl Strategy<Value = Provenance> {
         Just(Provenance::LookUp),
         Just(Provenance::Callback),
         Just(Provenance::Operator),
+        Just(Provenance::Void),
     ]
 }
 
@@ -127,6 +130,8 @@ fn parked() -> impl Strategy<Value = Parked> {
         Just(Parked::ResendsUsedUp),
         Just(Parked::NotOrdered),
         Just(Parked::NotCurrent),
+        Just(Parked::NotToldInTime),
+        prop_oneof![Just(Parked::NotCalledBack), Just(Parked::UndoUnclear)],
     ]
 }
 
@@ -253,12 +258,10 @@ fn settle() -> impl Strategy<Value = SettlePolicy> {
             query,
             callback,
         });
-    (capability, option::of(key), option::of(resend)).prop_map(|(capability, key, resend)| {
-        SettlePolicy {
-            capability,
-            key,
-            steps: Steps::resends(resend),
-        }
+    (capability, option::of(key), steps(resend)).prop_map(|(capability, key, steps)| SettlePolicy {
+        capability,
+        key,
+        steps,
     })
 }
 
@@ -277,11 +280,13 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
         moment(),
         moment(),
         members(),
+        settling(),
     );
     (what, how, rest).prop_map(|(what, how, rest)| {
         let (key, origin, place, order, fingerprint) = what;
         let ((round, first), settle, state, attempts, require) = how;
-        let ((admitted, resends, request_kept, credentialed), first_seen, changed, members) = rest;
+        let (counts, first_seen, changed, members, settling) = rest;
+        let (admitted, resends, request_kept, credentialed) = counts;
         Operation {
             key,
             origin,
@@ -303,7 +308,7 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
             request_kept,
             first_seen,
             changed,
-            settling: Settling::default(),
+            settling,
         }
     })
 }
@@ -314,10 +319,11 @@ fn members() -> impl Strategy<Value = Members> {
         Just(Grain::Outermost),
         Just(Grain::Head)
     ];
-    (grain, vec(any::<u32>(), 1..5)).prop_map(|(grain, digests)| Members {
+    let some = (grain, vec(any::<u32>(), 1..5)).prop_map(|(grain, digests)| Members {
         grain,
         digests: digests.into(),
-    })
+    });
+    prop_oneof![3 => some, 1 => Just(Members::default())]
 }
 
 pub(super) fn fence() -> impl Strategy<Value = Fence> {
