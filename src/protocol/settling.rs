@@ -46,7 +46,7 @@ pub struct Progress {
     pub last_asked: Option<Moment>,
     /// How many counted samples say in a row that it was not applied.
     pub samples: u32,
-    /// When the last of them was asked for.
+    /// When the last of them was brought in: the next one has to be asked a pause later.
     pub last_sample: Option<Moment>,
     /// What the event log said of it last; the same again is not said.
     pub said: Option<Said>,

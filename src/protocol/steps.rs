@@ -68,7 +68,7 @@ pub struct LookUpPolicy {
     /// "Not found" counts only when asked so long after everything was quiet: longer than a sent request
     /// can still arrive, and than the upstream needs to show what arrived.
     pub lag: Millis,
-    /// So many times in a row, each one pause after the one before at least.
+    /// So many times in a row, each asked a pause after the answer before it at least.
     pub samples: NonZeroU32,
     /// Pauses between the questions.
     pub every: Backoff,

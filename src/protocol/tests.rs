@@ -19,7 +19,7 @@ use super::policy::*;
 use super::rejection::{Rejection, UnknownToken};
 use super::steps::*;
 use super::time::*;
-use super::view::{Living, Record as Found, TwinNote, Unsettled, View};
+use super::view::{Living, Record as Standing, TwinNote, Unsettled, View};
 use super::void::*;
 
 use evidence::{answer, applied, lost, not_sent, timed_out};
@@ -129,8 +129,8 @@ impl World {
             record: self
                 .operations
                 .get(&key)
-                .map(|op| Found::Operation(Box::new(op.clone())))
-                .or_else(|| twin.map(|note| Found::Twin(note.clone()))),
+                .map(|op| Standing::Operation(Box::new(op.clone())))
+                .or_else(|| twin.map(|note| Standing::Twin(note.clone()))),
             note: twin.filter(|_| self.operations.contains_key(&key)).cloned(),
             keyless: self.keyless(command),
             unsettled: Arc::new(unsettled.into_iter().map(|(_, brief)| brief).collect()),
@@ -478,6 +478,7 @@ fn is_stale(ruling: &Ruling) -> bool {
 mod admission;
 mod company;
 mod evidence;
+mod finding;
 mod life;
 mod meaning;
 mod pulse;
@@ -486,3 +487,4 @@ mod share;
 mod steering;
 mod table;
 mod tokens;
+mod undoing;

@@ -32,7 +32,7 @@ pub(super) fn begin(view: &View, begin: &BeginVoid) -> Decision {
         }
     }
     let live = before.has_live_attempt(&view.living, &begin.at);
-    if before.lists(begin.attempt) || (live && !broken(Rule::UndoWaitsForTheLiving)) {
+    if live || before.lists(begin.attempt) {
         return say(VoidReply::NotNow);
     }
     let room = match plan::room_for_void(before, begin.step, &begin.at) {

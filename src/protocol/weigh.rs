@@ -248,13 +248,13 @@ impl Scale<'_> {
             return self.not_known(NotKnown::Voiding);
         }
         let other_turn = self.finding.admitted != self.operation.admitted;
-        if other_turn && !broken(Rule::FindingIsOfItsTurn) {
+        if other_turn {
             return self.not_yet(Uncounted::OtherTurn);
         }
         let live = self
             .operation
             .has_live_attempt(&self.view.living, &self.finding.at);
-        if live && !broken(Rule::NotFoundWaitsForTheLiving) {
+        if live && !broken(Rule::CallbackWaitsForTheLiving) {
             return self.not_yet(Uncounted::AttemptLive);
         }
         match self.finding.by {
@@ -293,7 +293,8 @@ impl Scale<'_> {
             return self.not_yet(Uncounted::TooSoon);
         }
         progress.samples = progress.samples.saturating_add(1);
-        progress.last_sample = Some(asked_at);
+        // Asked a pause after that: two questions that were on their way together may have seen the same.
+        progress.last_sample = Some(self.finding.at);
         let (so_far, of) = (progress.samples, question.samples.get());
         if so_far >= of || broken(Rule::NotFoundNeedsSamples) {
             return self.disprove();

@@ -14,8 +14,102 @@ fn uncertain(world: &mut World) -> Grant {
     grant
 }
 
+/// Everything that can settle it counts at once.
 fn subject() -> Ask {
-    Ask::fenced("k", "107")
+    Ask::fenced("k", "107").with(|ask| {
+        let at_once = Backoff {
+            from: Millis(0),
+            to: Millis(0),
+        };
+        let steps = vec![
+            SettleStep::SendAgain(resends(3).send_again().unwrap()),
+            SettleStep::LookUp(LookUpPolicy {
+                lag: Millis(0),
+                samples: std::num::NonZeroU32::MIN,
+                every: at_once,
+                ..super::finding::question()
+            }),
+            SettleStep::Void(VoidPolicy {
+                name: StepName::new("undo"),
+                lag: Millis(0),
+                attempts: 3,
+                every: at_once,
+                within: Millis(60_000),
+            }),
+        ];
+        ask.policy.settle.steps = Steps::new(steps).unwrap();
+    })
+}
+
+fn undoing(world: &mut World, how: VoidEnd) -> Grant {
+    let grant = uncertain(world);
+    begin_undo(world);
+    end_undo(world, how);
+    grant
+}
+
+fn look_up(world: &mut World, found: Found) -> String {
+    let by = Finder::LookUp {
+        step: StepIndex(1),
+        asked_at: world.now(),
+    };
+    worth(&world.found_by(by, world.admitted(), found))
+}
+
+fn worth(weighed: &Weighed) -> String {
+    if weighed.effect == Effect::Contradiction {
+        return "Contradiction".to_owned();
+    }
+    match weighed.worth {
+        Worth::Settled => "settles it".to_owned(),
+        Worth::NothingNew => "nothing new".to_owned(),
+        Worth::Sample { .. } => "a sample".to_owned(),
+        Worth::Nothing(why) => format!("{why:?}"),
+    }
+}
+
+const UNDO: AttemptId = AttemptId {
+    instance: OWN,
+    number: 50,
+};
+
+fn begin_undo(world: &mut World) -> String {
+    let begin = BeginVoid {
+        key: key("k"),
+        step: StepIndex(2),
+        attempt: UNDO,
+        dispatch: Millis(5_000),
+        overdue_after: Millis(45_000),
+        at: world.now(),
+    };
+    match world.apply(&Command::BeginVoid(begin)) {
+        Reply::Void(VoidReply::Granted(_)) => "granted".to_owned(),
+        Reply::Void(VoidReply::NotNow) => "not now".to_owned(),
+        Reply::Void(VoidReply::Settled(_)) => "nothing to do".to_owned(),
+        Reply::Void(other) => format!("{other:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn end_undo(world: &mut World, end: VoidEnd) -> String {
+    let voided = Voided {
+        key: key("k"),
+        attempt: UNDO,
+        end,
+        at: world.now(),
+    };
+    match world.apply(&Command::Voided(voided)) {
+        Reply::Voided(recorded) => format!("{:?}", recorded.effect),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn an_answer() -> Answer {
+    Answer {
+        status: 200,
+        fields: Vec::new(),
+        body: None,
+    }
 }
 
 const STATES: &[Prepare] = &[
@@ -56,6 +150,17 @@ const STATES: &[Prepare] = &[
         let grant = world.granted(&subject());
         world.record(&grant, answer(402, AnswerClass::Refused));
         Some(grant)
+    }),
+    ("UNCERTAIN, being undone", |world| {
+        let grant = uncertain(world);
+        begin_undo(world);
+        Some(grant)
+    }),
+    ("UNCERTAIN, perhaps undone", |world| {
+        Some(undoing(world, VoidEnd::Unclear(NotKnown::Unanswered)))
+    }),
+    ("COMPLETED by an undo", |world| {
+        Some(undoing(world, VoidEnd::Undone(an_answer())))
     }),
     ("COMPLETED by a person", |world| {
         let grant = uncertain(world);
@@ -169,6 +274,34 @@ const EVENTS: &[Happen] = &[
     ("park", |world, _| {
         world.park(&key("k"));
         String::new()
+    }),
+    ("look-up: applied", |world, _| {
+        look_up(world, Found::Applied(an_answer()))
+    }),
+    ("look-up: not applied", |world, _| {
+        look_up(world, Found::NotApplied)
+    }),
+    ("look-up: not known", |world, _| {
+        look_up(world, Found::NotKnown(NotKnown::Unreadable))
+    }),
+    ("callback: applied", |world, _| {
+        worth(&world.called_back(false, Found::Applied(an_answer())))
+    }),
+    ("callback: not applied", |world, _| {
+        worth(&world.called_back(false, Found::NotApplied))
+    }),
+    ("callback: not applied for good", |world, _| {
+        worth(&world.called_back(true, Found::NotApplied))
+    }),
+    ("an undo begins", |world, _| begin_undo(world)),
+    ("undone", |world, _| {
+        end_undo(world, VoidEnd::Undone(an_answer()))
+    }),
+    ("perhaps undone", |world, _| {
+        end_undo(world, VoidEnd::Unclear(NotKnown::Unanswered))
+    }),
+    ("undo not sent", |world, _| {
+        end_undo(world, VoidEnd::NotSent(Unsent::ConnectionLost))
     }),
     ("person: applied", |world, _| {
         let said = Answer {

@@ -4,6 +4,8 @@
 //! beside them; a writer of version 1 must give the bytes. Whoever has to change one of them is
 //! making version 2.
 
+mod settling;
+
 use bytes::Bytes;
 
 use super::*;

@@ -1,9 +1,12 @@
 //! Any record there can be, for property tests.
 
+mod settling;
+
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use settling::{settling, steps};
 
 use crate::protocol::command::Event;
 use crate::protocol::fence::Fence;
@@ -23,8 +26,7 @@ use crate::protocol::outcome::{Interruption, Phase, Provenance, StoredRequest, U
 use crate::protocol::policy::{
     Capability, KeyPolicy, KeyValue, Order, Ownership, Placing, SettlePolicy,
 };
-use crate::protocol::settling::Settling;
-use crate::protocol::steps::{ResendPolicy, Steps};
+use crate::protocol::steps::ResendPolicy;
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 use crate::protocol::view::TwinNote;
 
@@ -116,6 +118,7 @@ fn provenance() -> impl Strategy<Value = Provenance> {
         Just(Provenance::LookUp),
         Just(Provenance::Callback),
         Just(Provenance::Operator),
+        Just(Provenance::Void),
     ]
 }
 
@@ -129,6 +132,8 @@ fn parked() -> impl Strategy<Value = Parked> {
         Just(Parked::ResendsUsedUp),
         Just(Parked::NotOrdered),
         Just(Parked::NotCurrent),
+        Just(Parked::NotToldInTime),
+        prop_oneof![Just(Parked::NotCalledBack), Just(Parked::UndoUnclear)],
     ]
 }
 
@@ -257,12 +262,10 @@ fn settle() -> impl Strategy<Value = SettlePolicy> {
             query,
             callback,
         });
-    (capability, option::of(key), option::of(resend)).prop_map(|(capability, key, resend)| {
-        SettlePolicy {
-            capability,
-            key,
-            steps: Steps::resends(resend),
-        }
+    (capability, option::of(key), steps(resend)).prop_map(|(capability, key, steps)| SettlePolicy {
+        capability,
+        key,
+        steps,
     })
 }
 
@@ -281,11 +284,13 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
         moment(),
         moment(),
         members(),
+        settling(),
     );
     (what, how, rest).prop_map(|(what, how, rest)| {
         let (key, origin, place, order, fingerprint) = what;
         let ((round, first), settle, state, attempts, require) = how;
-        let ((admitted, resends, request_kept, credentialed), first_seen, changed, members) = rest;
+        let (counts, first_seen, changed, members, settling) = rest;
+        let (admitted, resends, request_kept, credentialed) = counts;
         Operation {
             key,
             origin,
@@ -307,7 +312,7 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
             request_kept,
             first_seen,
             changed,
-            settling: Settling::default(),
+            settling,
         }
     })
 }
@@ -318,10 +323,11 @@ fn members() -> impl Strategy<Value = Members> {
         Just(Grain::Outermost),
         Just(Grain::Head)
     ];
-    (grain, vec(any::<u32>(), 1..5)).prop_map(|(grain, digests)| Members {
+    let some = (grain, vec(any::<u32>(), 1..5)).prop_map(|(grain, digests)| Members {
         grain,
         digests: digests.into(),
-    })
+    });
+    prop_oneof![3 => some, 1 => Just(Members::default())]
 }
 
 pub(super) fn fence() -> impl Strategy<Value = Fence> {

@@ -11,6 +11,7 @@ mod keyless;
 mod random;
 mod reading;
 mod scenarios;
+mod settling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -245,4 +246,8 @@ against_every_backend! {
     reading::resources_are_listed_by_name,
     reading::the_summary_counts,
     reading::an_event_log_tells_the_story,
+    settling::what_is_not_found_often_enough_was_not_applied,
+    settling::what_is_found_completes_with_its_answer,
+    settling::an_undo_is_durable_before_it_is_sent,
+    settling::an_undo_that_was_not_sent_leaves_nothing,
 }

@@ -7,16 +7,21 @@ use proptest::prelude::*;
 
 use super::Subject;
 use super::commands as c;
+use super::settling as s;
 use crate::protocol::command::{
     Admission, Admit, Command, Presented, Record, Reply, Resend, ResendReply, Resolution, Ruling,
     TokenField,
 };
+use crate::protocol::finding::{Finder, Found, NotKnown};
 use crate::protocol::ids::Sequence;
 use crate::protocol::ids::{AttemptId, FencingToken, InstanceId, OperationKey, TokenSource};
 use crate::protocol::operation::{IdentityOrigin, Operation};
-use crate::protocol::outcome::{AnswerClass, Evidence};
-use crate::protocol::policy::{IfOlderUnsettled, IfTwin, Order, PerGeneration, Policy, TokenMode};
+use crate::protocol::outcome::{AnswerClass, Evidence, Unsent};
+use crate::protocol::policy::{
+    IfOlderUnsettled, IfTwin, Order, PerGeneration, Policy, SettlePolicy, TokenMode,
+};
 use crate::protocol::time::Millis;
+use crate::protocol::void::{BeginVoid, VoidEnd, VoidReply, Voided};
 use crate::store::OperationQuery;
 
 /// One step; small numbers, so that steps meet.
@@ -31,6 +36,19 @@ enum Step {
     },
     Resend(u8),
     Park(u8),
+    /// A look-up of this turn or another; or a callback, which may speak for good.
+    Find {
+        id: u8,
+        found: u8,
+        turn: u32,
+        callback: Option<bool>,
+    },
+    BeginVoid(u8),
+    /// Of the undos granted so far, one ends (perhaps again).
+    Voided {
+        attempt: prop::sample::Index,
+        end: u8,
+    },
     Resolve {
         id: u8,
         verdict: u8,
@@ -89,6 +107,12 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         2 => (0..4_u8).prop_map(Step::Resend),
         1 => (0..4_u8).prop_map(Step::Park),
+        4 => (0..4_u8, 0..3_u8, 1..3_u32, prop::option::weighted(0.3, any::<bool>())).prop_map(
+            |(id, found, turn, callback)| Step::Find { id, found, turn, callback }
+        ),
+        2 => (0..4_u8).prop_map(Step::BeginVoid),
+        1 => (any::<prop::sample::Index>(), 0..3_u8)
+            .prop_map(|(attempt, end)| Step::Voided { attempt, end }),
         1 => (0..4_u8, 0..3_u8).prop_map(|(id, verdict)| Step::Resolve { id, verdict }),
         1 => Just(Step::Restart),
         1 => (0..60_000_u64).prop_map(Step::Pass),
@@ -101,6 +125,7 @@ struct Script {
     now: u64,
     number: u64,
     granted: Vec<(OperationKey, AttemptId)>,
+    undone: Vec<(OperationKey, AttemptId)>,
 }
 
 impl Script {
@@ -110,6 +135,7 @@ impl Script {
             now: 0,
             number: 0,
             granted: Vec::new(),
+            undone: Vec::new(),
         }
     }
 
@@ -152,6 +178,47 @@ impl Script {
                 let mut park = c::park(&key(*id));
                 park.at = at;
                 Some(Command::Park(park))
+            }
+            Step::Find {
+                id,
+                found,
+                turn,
+                callback,
+            } => {
+                let found = match found {
+                    0 => Found::Applied(c::answer(200)),
+                    1 => Found::NotApplied,
+                    _ => Found::NotKnown(NotKnown::Unreadable),
+                };
+                let mut finding = s::found(&key(*id), found, *turn, at);
+                if let Some(definitive) = *callback {
+                    finding.by = Finder::Callback {
+                        definitive,
+                        tells_forms: false,
+                    };
+                }
+                Some(Command::Find(finding))
+            }
+            Step::BeginVoid(id) => Some(Command::BeginVoid(BeginVoid {
+                attempt: self.attempt(),
+                ..s::begin_void(&key(*id), self.instance, at)
+            })),
+            Step::Voided { attempt, end } => {
+                let (key, attempt) = match self.undone.as_slice() {
+                    [] => return None,
+                    undone => attempt.get(undone).clone(),
+                };
+                let end = match end {
+                    0 => VoidEnd::Undone(c::answer(409)),
+                    1 => VoidEnd::Unclear(NotKnown::Unanswered),
+                    _ => VoidEnd::NotSent(Unsent::ConnectionLost),
+                };
+                Some(Command::Voided(Voided {
+                    key,
+                    attempt,
+                    end,
+                    at,
+                }))
             }
             Step::Resolve { id, verdict } => {
                 let verdict = match verdict {
@@ -203,6 +270,10 @@ impl Script {
                 ..
             })
             | Reply::Resend(ResendReply::Granted(grant)) => grant,
+            Reply::Void(VoidReply::Granted(grant)) => {
+                self.undone.push((grant.key.clone(), grant.attempt));
+                return;
+            }
             Reply::Admission(_)
             | Reply::Resend(_)
             | Reply::Recorded(_)
@@ -233,6 +304,7 @@ fn policy_of(asked: &Asked) -> Policy {
         IfOlderUnsettled::Send(Millis(1_000)),
     ][older];
     fence.if_twin = [IfTwin::Refuse, IfTwin::Answer, IfTwin::Send][twin];
+    let policy = c::policy();
     Policy {
         fence: asked.resource.map(|_| fence),
         order: if asked.order {
@@ -240,7 +312,11 @@ fn policy_of(asked: &Asked) -> Policy {
         } else {
             Order::Free
         },
-        ..c::policy()
+        settle: SettlePolicy {
+            steps: s::steps(),
+            ..policy.settle
+        },
+        ..policy
     }
 }
 
@@ -345,6 +421,9 @@ async fn run(steps: &[Step], tested: &mut Subject, memory: &mut Subject, script:
             | Step::Record { .. }
             | Step::Resend(_)
             | Step::Park(_)
+            | Step::Find { .. }
+            | Step::BeginVoid(_)
+            | Step::Voided { .. }
             | Step::Resolve { .. } => {
                 let Some(command) = script.command(step) else {
                     continue;
