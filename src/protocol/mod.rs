@@ -39,6 +39,7 @@ pub mod policy;
 pub mod proofs;
 pub mod pulse;
 pub mod rejection;
+pub mod remaining;
 mod repeat;
 pub mod share;
 mod steer;

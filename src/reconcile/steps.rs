@@ -122,7 +122,7 @@ impl Reconciler {
     }
 
     /// The step closes the attempt first: late answers are read until then, and not after.
-    async fn close_listener(&self, key: &OperationKey) {
+    pub(super) async fn close_listener(&self, key: &OperationKey) {
         let mut ticket = self.dispatcher.waiters.watch(key);
         self.dispatcher.waiters.ask_to_close(key);
         // Whether or not it answered in time, the operation is read and planned afresh.
@@ -171,6 +171,7 @@ impl Reconciler {
             attempt: self.dispatcher.next_attempt(),
             dispatch: timeouts.dispatch,
             overdue_after: timeouts.overdue_after(),
+            attended: None,
             at: self.dispatcher.clock.now(),
         };
         match self.dispatcher.register.resend(resend).await? {
@@ -199,7 +200,7 @@ impl Reconciler {
         }
     }
 
-    async fn note_settled(&self, before: &Operation, ended: bool) {
+    pub(super) async fn note_settled(&self, before: &Operation, ended: bool) {
         if !ended {
             return;
         }
@@ -254,7 +255,7 @@ impl Reconciler {
 
 /// A resend under another key, or under none, would be another effect. A start asks nobody whether a config
 /// may say so.
-fn is_sent_otherwise(operation: &Operation, now: Option<&KeyRule>) -> bool {
+pub(super) fn is_sent_otherwise(operation: &Operation, now: Option<&KeyRule>) -> bool {
     match (operation.settle.key, now) {
         (None, _) => false,
         (Some(_), None) => true,

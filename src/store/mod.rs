@@ -31,7 +31,7 @@ use std::sync::{Arc, Weak};
 
 use crate::protocol::command::{
     Admission, Admit, Command, Event, Grant, Note, Park, Record, Recorded, Reply, Resend,
-    ResendReply, Resolve, Resolved, Ruling,
+    ResendReply, Resolve, Resolved, Ruling, Steer, Steered,
 };
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
@@ -382,6 +382,14 @@ impl Register {
     pub async fn resolve(&self, resolve: Resolve) -> Result<Resolved, StoreError> {
         match self.backend.apply(Command::Resolve(resolve)).await? {
             Reply::Resolved(resolved) => Ok(resolved),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Cancels, advances or reopens a resource.
+    pub async fn steer(&self, steer: Steer) -> Result<Steered, StoreError> {
+        match self.backend.apply(Command::Steer(steer)).await? {
+            Reply::Steered(steered) => Ok(steered),
             other => Err(mismatched(&other)),
         }
     }
