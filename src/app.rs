@@ -396,6 +396,7 @@ async fn bind_routers(
             report: Some(report),
             settled: wake_waiters(dispatcher),
             reloading: Some(reloader.reloading()),
+            reconciler: Some(parts.reconciler.clone()),
             tasks: dispatcher.supervisor.effects(),
         };
         routers.push((socket, api::router(api)));

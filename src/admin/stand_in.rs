@@ -129,11 +129,15 @@ impl Tables {
             let entry = self.operations.entry(operation.key.clone());
             let (_, stored) = entry.or_insert((number, stored));
             stored.operation = *operation;
-            stored.events.extend(decision.changes.events);
             match decision.changes.request {
                 RequestChange::Untouched => {}
                 RequestChange::Keep(request) => stored.request = Some((*request).clone()),
                 RequestChange::Drop => stored.request = None,
+            }
+        }
+        for event in decision.changes.events {
+            if let Some((_, stored)) = self.operations.get_mut(&event.key) {
+                stored.events.push(event);
             }
         }
         decision.reply

@@ -132,6 +132,7 @@ impl Direct {
             report: report.map(Counts::from),
             settled: Arc::new(|_| {}),
             reloading: None,
+            reconciler: None,
             tasks: TaskTracker::new(),
         };
         Ok(Self {

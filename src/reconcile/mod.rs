@@ -10,7 +10,10 @@
 //! What it does not do: look up, receive callbacks (they come with their own steps), or answer
 //! callers.
 
+mod attended;
 mod steps;
+
+pub use attended::Attending;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
