@@ -34,6 +34,7 @@ use crate::observe::counts::Counts;
 use crate::protocol::ids::{OperationKey, Tenant};
 use crate::reconcile::Reconciler;
 use crate::store::{Register, StoreError};
+use crate::telemetry::metrics::Metrics;
 
 /// The register must answer a read within this.
 pub(super) const READ_LIMIT: Duration = Duration::from_secs(5);
@@ -73,6 +74,8 @@ pub struct Api {
     pub reloading: Option<Reloading>,
     /// Settles at once; `None`: nobody runs on this register.
     pub reconciler: Option<Reconciler>,
+    /// The numbers of this process; `None`: nobody runs on this register.
+    pub metrics: Option<Metrics>,
     /// Where resolutions run, so that a caller who hangs up cuts none in half.
     pub tasks: TaskTracker,
 }
@@ -135,7 +138,7 @@ impl Api {
     }
 }
 
-async fn no_such_path() -> Problem {
+pub(super) async fn no_such_path() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "no-such-path",
@@ -143,7 +146,7 @@ async fn no_such_path() -> Problem {
     )
 }
 
-async fn no_such_method() -> Problem {
+pub(super) async fn no_such_method() -> Problem {
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "no-such-method",

@@ -26,7 +26,8 @@ use crate::protocol::time::{Millis, Moment};
 use crate::protocol::view::{Living, Record, Unsettled, View};
 use crate::store::about::About;
 use crate::store::{
-    Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
+    Backend, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored, StoredResource,
+    Summary,
 };
 
 pub(super) const INSTANCE: InstanceId = InstanceId(7);
@@ -309,6 +310,23 @@ impl Backend for StandIn {
                     .map(|operation| operation.first_seen)
                     .min_by_key(|at| at.wall_ms),
                 epoch: 3,
+            }
+        })
+    }
+
+    fn pressing(&self) -> Pending<'_, Pressing> {
+        self.ask(|tables| {
+            let all = tables.operations.values();
+            let all = all.map(|(_, stored)| &stored.operation);
+            let unsettled = all.filter(|operation| operation.state.is_unsettled());
+            let oldest: Vec<Operation> = unsettled.cloned().collect();
+            let mut by_state = BTreeMap::new();
+            for operation in &oldest {
+                *by_state.entry(operation.state.word()).or_insert(0) += 1;
+            }
+            Pressing {
+                by_state: by_state.into_iter().collect(),
+                oldest,
             }
         })
     }

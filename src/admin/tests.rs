@@ -1,5 +1,6 @@
 //! The operator API and the health listener over real sockets.
 
+mod alerts;
 mod health_listener;
 mod three_a_m;
 
@@ -66,6 +67,7 @@ pub(crate) async fn house(operators: Operators) -> House {
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         reloading: None,
         reconciler: None,
+        metrics: None,
         tasks: TaskTracker::new(),
     };
     let health = Health::new(readiness, Metrics::new(), clock.clone(), in_force());
