@@ -25,6 +25,7 @@ mod status;
 mod steering;
 pub mod views;
 mod why;
+pub mod worker;
 
 use std::future::Future;
 

@@ -133,6 +133,7 @@ impl Direct {
             settled: Arc::new(|_| {}),
             reloading: None,
             reconciler: None,
+            metrics: None,
             tasks: TaskTracker::new(),
         };
         Ok(Self {

@@ -13,6 +13,7 @@ mod answers;
 mod callers;
 mod database;
 mod encryption;
+mod errors;
 mod field;
 mod inside;
 mod parse;
@@ -29,6 +30,9 @@ pub use answers::AnswerRules;
 pub use callers::{CertificateName, ClientCertificates, ListenTls, PrincipalPart};
 pub use database::{DatabaseTls, DatabaseUrl};
 pub use encryption::EncryptionKey;
+pub use errors::ErrorShape;
+#[cfg(test)]
+pub(crate) use errors::{PROBLEMS, RETRIES};
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use schema::schema;
 pub use secret::Secret;

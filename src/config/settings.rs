@@ -16,6 +16,7 @@ use super::answers::AnswerRules;
 use super::callers::{ListenTls, PrincipalPart};
 use super::database::DatabaseUrl;
 use super::encryption::EncryptionKey;
+use super::errors::ErrorShape;
 use super::secret::Secret;
 use crate::expression::{
     Member, Missing, PathParams, PathTemplate, RequestFacts, RequestPath, Template, WhyMissing,
@@ -36,6 +37,8 @@ pub struct Config {
     pub admin: Option<Admin>,
     /// Where `/livez`, `/readyz` and `/metrics` are; `None`: nowhere.
     pub health: Option<SocketAddr>,
+    /// Where callers ask how their operations stand; `None`: nowhere.
+    pub worker: Option<SocketAddr>,
     /// In the order of the file; ids, names and addresses are distinct.
     pub upstreams: Vec<Arc<Upstream>>,
     /// Limits of the whole process.
@@ -170,6 +173,8 @@ pub struct Upstream {
     pub accept_close_framed: bool,
     /// Does every effect get a connection of its own? Always for opaque upstreams.
     pub fresh_connections: bool,
+    /// How problems are told to callers who know the vendor's shape only; the first that fits counts.
+    pub errors: Vec<ErrorShape>,
 }
 
 /// Files for TLS towards an upstream, PEM.

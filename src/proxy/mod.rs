@@ -1,7 +1,7 @@
 //! The reverse proxy: what stands between a worker and the API it calls.
 //!
 //! What lives here: [`doors`] are opened and closed, `listener` accepts ([`tls`] with a handshake), [`front`] reads a request and chooses its way, `pipeline`
-//! carries an effect out, `joining` waits for somebody else's attempt, `reply` tells the caller.
+//! carries an effect out, `joining` waits for somebody else's attempt, `detached` does not wait, `reply` tells the caller.
 //!
 //! What always holds: nothing that matches an effect goes upstream but through the pipeline; whatever
 //! goes wrong here, a caller that is still there gets a complete answer, or sees that it is not.
@@ -9,6 +9,7 @@
 //! What it does not do: forward and transparent proxying (their listeners come later and lead to the
 //! same front).
 
+mod detached;
 pub mod doors;
 mod forward;
 pub mod front;

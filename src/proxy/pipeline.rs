@@ -17,7 +17,7 @@ use super::joining::{self, Join, Joined};
 use super::told::{Teller, Told};
 use crate::clock;
 use crate::config::Protect;
-use crate::dispatch::attempt::{Asked, Dispatcher, Report};
+use crate::dispatch::attempt::{Asked, Dispatcher, Granted, Report};
 use crate::dispatch::gateway::Gateway;
 use crate::dispatch::turnstile::Names;
 use crate::dispatch::waiters::{Ended, Ticket};
@@ -55,6 +55,8 @@ pub(super) struct Effect {
     pub(super) fingerprints: FingerprintKey,
     /// What it was identified by.
     pub(super) names: Names,
+    /// Told once its operation goes on without it.
+    pub(super) granted: Granted,
     /// Can its caller see where an answer breaks off? Then one that is too large to keep is passed on.
     pub(super) sees_breaks: bool,
 }
@@ -125,6 +127,7 @@ impl Effect {
                     if uncertain {
                         self.reconciler.wake(&joined);
                     }
+                    self.granted.tell(&joined);
                     let asked = joining::Asked {
                         own: key,
                         joined,
@@ -215,7 +218,9 @@ impl Effect {
         // Its time runs from here: what waited for a config is not late.
         let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
         let admit = self.identified.admit(attempt, at, connection.is_some());
-        match self.dispatcher.ask(admit, connection, load, names).await {
+        let granted = self.granted.clone();
+        let asked = self.dispatcher.ask(admit, connection, load, names, granted);
+        match asked.await {
             Some(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(*report))),
             // The connection, if any, goes back before anybody waits.
             Some(Ok(Asked::Ruled(admission, connection))) => {

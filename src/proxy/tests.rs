@@ -16,7 +16,7 @@ use super::pipeline::Effect;
 use super::told::{Teller, Told};
 use crate::clock::Clock;
 use crate::config::{self, Protect, Route};
-use crate::dispatch::attempt::Dispatcher;
+use crate::dispatch::attempt::{Dispatcher, Granted};
 use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::{Names, Turnstile};
@@ -183,6 +183,10 @@ impl Backend for Interrupted {
 
     fn summary(&self) -> Pending<'_, Summary> {
         self.inner.summary()
+    }
+
+    fn pressing(&self) -> Pending<'_, crate::store::Pressing> {
+        self.inner.pressing()
     }
 
     fn ready(&self) -> Pending<'_, ()> {
@@ -363,6 +367,7 @@ impl Bench {
             original,
             fingerprints: FingerprintKey::new(&[7; 32]),
             names: names.clone(),
+            granted: Granted::default(),
             sees_breaks: true,
         };
         effect.run().await.0

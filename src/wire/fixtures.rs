@@ -39,6 +39,7 @@ pub(super) fn upstream(effects: Vec<EffectRule>, unlisted: Unlisted) -> Upstream
         timeouts: timeouts(),
         accept_close_framed: false,
         fresh_connections: false,
+        errors: Vec::new(),
         principal: Vec::new(),
     }
 }

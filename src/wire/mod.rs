@@ -27,12 +27,14 @@ pub mod keys;
 pub mod meaning;
 mod members;
 pub mod overheard;
+pub mod prefer;
 mod principal;
 pub mod problem;
 pub mod recorded;
 pub mod reply;
 pub mod route;
 mod selected;
+pub mod shaped;
 
 #[cfg(test)]
 mod fixtures;

@@ -9,6 +9,7 @@
 mod answers;
 mod callers;
 mod effect;
+mod errors;
 mod fence;
 mod means;
 mod observed;
@@ -52,7 +53,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
     let mut fields = root.map()?;
     version(&mut fields);
     let mode = mode(&mut fields, Mode::Enforce);
-    fields.refuse_later(&["worker", "profiles"]);
+    fields.refuse_later(&["profiles"]);
     let tenant = fields.or("tenant", Tenant::new("default"), tenant);
     let mut taken = Taken::default();
     let limits = fields.take("limits");
@@ -64,6 +65,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
     let upstreams = upstreams(&mut fields, mode, limits, &mut taken);
     let admin = admin(&mut fields, &mut taken);
     let health = health(&mut fields, &mut taken);
+    let worker = worker(&mut fields, &mut taken);
     let register = register::register(&mut fields, &upstreams);
     let record_timeout = fields.or("record_timeout", DEFAULT_RECORD_TIMEOUT, |field| {
         field.read(DURATION, scalar::duration)
@@ -75,6 +77,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
         register,
         admin,
         health,
+        worker,
         upstreams,
         limits,
         record_timeout,
@@ -207,6 +210,21 @@ fn health(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<SocketAddr> {
         .unwrap_or(DEFAULT_HEALTH);
     taken.claim(address, &address_field.unwrap_or(field));
     fields.finish();
+    Some(address)
+}
+
+/// Where callers ask how an operation stands. It has no tokens, so it is for this machine alone.
+fn worker(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<SocketAddr> {
+    let field = fields.take("worker")?;
+    let mut fields = field.map()?;
+    let address_field = fields.need("address");
+    fields.finish();
+    let place = address_field?;
+    let address = address(&place)?;
+    taken.claim(address, &place);
+    if !address.ip().is_loopback() {
+        place.error("only a loopback address: whoever reaches it reads how operations stand");
+    }
     Some(address)
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::Uri;
 
 use super::effect::{self, Context};
-use super::{NAME, Taken, answers, callers, is_name, observed, tls_files, value};
+use super::{NAME, Taken, answers, callers, errors, is_name, observed, tls_files, value};
 use crate::config::answers::AnswerRules;
 use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
@@ -102,6 +102,7 @@ fn merged(
     }
     let accept_close_framed = fields.or("accept_close_framed", false, Field::boolean);
     let fresh_connections = fresh_connections(&mut fields, capability);
+    let errors = errors::errors(&mut fields);
     fields.finish();
     Some(Upstream {
         name: name.to_owned(),
@@ -119,6 +120,7 @@ fn merged(
         timeouts: context.timeouts,
         accept_close_framed,
         fresh_connections,
+        errors,
     })
 }
 
