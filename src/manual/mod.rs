@@ -9,6 +9,7 @@ pub mod config;
 pub mod expressions;
 pub mod identity;
 pub mod moving;
+pub mod operations;
 pub mod register;
 pub mod rolling_out;
 pub mod shared_register;

@@ -8,6 +8,7 @@
 //! the proxy itself dies is in `crash`.
 
 mod answers;
+mod asking;
 mod bytes;
 mod certificates;
 mod deadlines;
@@ -20,6 +21,7 @@ mod lost_answer;
 mod meaning;
 mod moving;
 mod network;
+mod operators;
 mod oversized;
 mod ownership;
 mod person;
