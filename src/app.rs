@@ -217,6 +217,7 @@ impl Instance {
             metrics: metrics.clone(),
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
+            arrivals: crate::dispatch::arrivals::Arrivals::default(),
         };
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
+use super::arrivals::Arrivals;
 use super::gateway::Load;
 use super::passing::{PassedOn, Telling};
 use super::supervisor::Supervisor;
@@ -49,6 +50,8 @@ pub struct Dispatcher {
     pub record_timeout: Duration,
     /// Attempts of this instance so far.
     pub attempts: Arc<AtomicU64>,
+    /// What came in.
+    pub arrivals: Arrivals,
 }
 
 /// Tells whoever wants to know that a request has an operation that goes on without it. Clones share it.

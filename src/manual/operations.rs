@@ -61,7 +61,7 @@
 //!
 //! # What to watch
 //!
-//! `config/alerts.yaml` holds rules for Prometheus: operations that wait for a person, contradictions, keys whose
+//! `config/prometheus/alerts.yaml` holds rules for Prometheus: operations that wait for a person, contradictions, keys whose
 //! lifetime runs out, what is unsettled for long. `/readyz` tells the same numbers under `unsettled`, and none of them
 //! makes an instance unready. A scrape costs the same however much is unsettled: a register in PostgreSQL counts
 //! its 5000 oldest, and `fencepost_key_lifetime_left_seconds` is the least among the 256 oldest.

@@ -17,6 +17,7 @@ use super::detached;
 use super::pipeline::Effect;
 use super::told::{Counted, Teller, Told};
 use crate::config::{Config, Protect};
+use crate::dispatch::arrivals::Peer;
 use crate::dispatch::attempt::{Dispatcher, Granted};
 use crate::dispatch::gateway::Gateway;
 use crate::dispatch::turnstile::Names;
@@ -196,6 +197,7 @@ impl Front {
         protect: &Arc<Protect>,
     ) -> Response<Content> {
         let (method, version) = (request.method().clone(), request.version());
+        let peer = request.extensions().get::<Peer>().copied();
         // Whoever does not wait needs somewhere to ask.
         let worker = self.shared.config.worker;
         let preferred = worker.and_then(|_| prefer::take_asynchronous(request.headers_mut()));
@@ -218,6 +220,8 @@ impl Front {
         if identified.origin == IdentityOrigin::Fresh {
             metrics.without_identity();
         }
+        let arrivals = &self.shared.dispatcher.arrivals;
+        let (arrived, repeat) = arrivals.arrive(&identified.key, peer.unwrap_or_default());
         let teller = Teller {
             resource: identified.resource().cloned(),
             uncertain_status: StatusCode::from_u16(protect.uncertain_status)
@@ -233,6 +237,7 @@ impl Front {
             original,
             fingerprints: self.shared.fingerprint_key.clone(),
             names: self.shared.names.clone(),
+            repeat,
             granted: Granted::default(),
             // Before HTTP/1.1 an answer of unknown length ends with its connection, broken or not.
             sees_breaks: version >= http::Version::HTTP_11,
@@ -248,6 +253,7 @@ impl Front {
             None => asked.run().await,
             Some(preferred) => detached::run(asked, preferred).await,
         };
+        arrived.answered();
         let reply = self.spoken(told.reply);
         respond(Told { reply, ..told }, &method)
     }

@@ -262,6 +262,7 @@ impl Bench {
             metrics: Metrics::new(),
             record_timeout: Duration::from_secs(2),
             attempts: Arc::new(AtomicU64::new(1)),
+            arrivals: crate::dispatch::arrivals::Arrivals::default(),
         };
         let known = Arc::new(Gateways::new(gateways.iter().map(Arc::clone)));
         let reconciler = Reconciler::new(dispatcher.clone(), known);
@@ -367,6 +368,7 @@ impl Bench {
             original,
             fingerprints: FingerprintKey::new(&[7; 32]),
             names: names.clone(),
+            repeat: None,
             granted: Granted::default(),
             sees_breaks: true,
         };

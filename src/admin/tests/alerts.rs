@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::telemetry::metrics::{Answered, Metrics, RouteLabels};
 
-const RULES: &str = include_str!("../../../config/alerts.yaml");
+const RULES: &str = include_str!("../../../config/prometheus/alerts.yaml");
 
 /// Everything that looks like the name of a metric of ours.
 fn named(text: &str) -> BTreeSet<&str> {

@@ -277,3 +277,39 @@ fn what_waits_for_a_person_shows_in_readiness_metrics_and_doctor() {
         3,
     );
 }
+
+/// F14: the story names the layer that asked again, by the gap between the two and by what had become of the
+/// one before.
+#[test]
+fn why_tells_which_layer_asked_again() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let proxy = Proxy::start(Setup::payments(upstream.address()));
+    let told = |key: &str, words: &str| {
+        let told = || said(&proxy.command(&["operations", "why", "provider", key]), 0);
+        until(&format!("{key}: {words}"), || told().contains(words));
+    };
+    let answer = Gate::closed();
+
+    // A caller's deadline: it gives up, and asks again.
+    upstream.next(Script::hold_answer(&answer));
+    let call = pay(&proxy, "deadline", "{}");
+    let first = call.start();
+    answer.until_reached();
+    first.hang_up_and_be_missed();
+    let again = call.start();
+    told("deadline", "its own retry at its deadline");
+    answer.open();
+    assert_eq!(again.answer().status, 201);
+
+    // Two at once.
+    let answer = Gate::closed();
+    upstream.next(Script::hold_answer(&answer));
+    let call = pay(&proxy, "race", "{}");
+    let both = [call.start(), call.start()];
+    told("race", "the one before still waits");
+    answer.open();
+    for one in both {
+        assert_eq!(one.answer().status, 201);
+    }
+    assert_eq!(upstream.effects().len(), 2);
+}
