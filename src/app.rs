@@ -32,7 +32,7 @@ use crate::admin::access::{self, BindError, Operators};
 use crate::admin::api::Api;
 use crate::admin::health::{Health, Readiness};
 use crate::admin::in_force::InForce;
-use crate::admin::{api, health};
+use crate::admin::{api, health, worker};
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl};
 use crate::dispatch::abroad;
@@ -217,6 +217,7 @@ impl Instance {
             metrics: metrics.clone(),
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
+            arrivals: crate::dispatch::arrivals::Arrivals::default(),
         };
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
@@ -381,24 +382,30 @@ async fn bind_routers(
     let draining = dispatcher.supervisor.draining_token();
     let readiness = Readiness::new(dispatcher.register.clone(), draining);
     let mut routers = Vec::new();
+    let operators = parts.operators.clone();
+    let api = Api {
+        register: dispatcher.register.clone(),
+        clock: dispatcher.clock.clone(),
+        tenant: config.tenant.clone(),
+        operators: operators.clone(),
+        readiness: readiness.clone(),
+        in_force: parts.in_force.clone(),
+        report: Some(report),
+        settled: wake_waiters(dispatcher),
+        reloading: Some(reloader.reloading()),
+        reconciler: Some(parts.reconciler.clone()),
+        metrics: Some(dispatcher.metrics.clone()),
+        tasks: dispatcher.supervisor.effects(),
+    };
     if let Some(admin) = &config.admin {
-        let operators = parts.operators.clone();
         let socket = access::bind(admin.address, &operators)
             .await
             .map_err(AppError::Admin)?;
-        let api = Api {
-            register: dispatcher.register.clone(),
-            clock: dispatcher.clock.clone(),
-            tenant: config.tenant.clone(),
-            operators,
-            readiness: readiness.clone(),
-            in_force: parts.in_force.clone(),
-            report: Some(report),
-            settled: wake_waiters(dispatcher),
-            reloading: Some(reloader.reloading()),
-            tasks: dispatcher.supervisor.effects(),
-        };
-        routers.push((socket, api::router(api)));
+        routers.push((socket, api::router(api.clone())));
+    }
+    if let Some(address) = config.worker {
+        let socket = bind("workers".to_owned(), address).await?;
+        routers.push((socket, worker::router(api.clone())));
     }
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;

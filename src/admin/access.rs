@@ -103,7 +103,7 @@ impl Operators {
 
     fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         if self.is_empty() {
-            return local(headers);
+            return local(headers).map(|()| Caller::Anonymous);
         }
         let Some(token) = bearer(headers) else {
             return Err(unauthorized("Bearer"));
@@ -164,7 +164,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 
 /// Without tokens, a web page in a browser on this machine must not get at the API under a name of
 /// its own that resolves to loopback.
-fn local(headers: &HeaderMap) -> Result<Caller, Problem> {
+pub(super) fn local(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok())
@@ -174,11 +174,11 @@ fn local(headers: &HeaderMap) -> Result<Caller, Problem> {
         let address = name.parse::<std::net::IpAddr>();
         name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
     });
-    is_local.then_some(Caller::Anonymous).ok_or_else(|| {
+    is_local.then_some(()).ok_or_else(|| {
         Problem::new(
             StatusCode::FORBIDDEN,
             "host-not-allowed",
-            "without operators the API answers only to localhost and loopback addresses",
+            "without tokens the API answers only to localhost and loopback addresses",
         )
     })
 }

@@ -3,7 +3,7 @@
 //! What always holds: every route is behind [`access`], the 404 too; a read is bounded
 //! in time; answers are not cached by anybody.
 //!
-//! What it does not do yet: `why`, `settle`, `advance`, `cancel`, `repair`, epochs and leases.
+//! What it does not do yet: `accept` and `repair` of resources, epochs and leases.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -25,11 +25,16 @@ use super::in_force::{self, InForce};
 use super::problem::Problem;
 use super::reload::Reloading;
 use super::views::Looker;
-use super::{comparison, operations, reload, report, resolve, resources, status};
+use super::{
+    comparison, operations, reload, report, resolve, resolve_many, resources, settle, status,
+    steering, why,
+};
 use crate::clock::Clock;
 use crate::observe::counts::Counts;
 use crate::protocol::ids::{OperationKey, Tenant};
+use crate::reconcile::Reconciler;
 use crate::store::{Register, StoreError};
+use crate::telemetry::metrics::Metrics;
 
 /// The register must answer a read within this.
 pub(super) const READ_LIMIT: Duration = Duration::from_secs(5);
@@ -67,6 +72,10 @@ pub struct Api {
     pub settled: Settled,
     /// Reads the config again; `None`: nobody runs on this register.
     pub reloading: Option<Reloading>,
+    /// Settles at once; `None`: nobody runs on this register.
+    pub reconciler: Option<Reconciler>,
+    /// The numbers of this process; `None`: nobody runs on this register.
+    pub metrics: Option<Metrics>,
     /// Where resolutions run, so that a caller who hangs up cuts none in half.
     pub tasks: TaskTracker,
 }
@@ -80,14 +89,21 @@ pub fn router(api: Api) -> Router {
         .route("/config/compare", post(comparison::compare))
         .route("/operations", get(operations::list))
         .route("/operations/{upstream}/{id}", get(operations::show))
+        .route("/operations/resolve", post(resolve_many::resolve))
         .route(
             "/operations/{upstream}/{id}/resolve",
             post(resolve::resolve),
         )
+        .route("/operations/{upstream}/{id}/settle", post(settle::settle))
+        .route("/operations/{upstream}/{id}/why", get(why::show))
         .route("/reload", post(reload::reload))
         .route("/report", get(report::show))
         .route("/resources", get(resources::list))
-        .route("/resources/{name}", get(resources::show));
+        .route("/resources/{name}", get(resources::show))
+        .route("/resources/{name}/explain", get(resources::explain))
+        .route("/resources/{name}/advance", post(steering::advance))
+        .route("/resources/{name}/cancel", post(steering::cancel))
+        .route("/resources/{name}/reopen", post(steering::reopen));
     Router::new()
         .nest("/v1", v1)
         .fallback(no_such_path)
@@ -122,7 +138,7 @@ impl Api {
     }
 }
 
-async fn no_such_path() -> Problem {
+pub(super) async fn no_such_path() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "no-such-path",
@@ -130,7 +146,7 @@ async fn no_such_path() -> Problem {
     )
 }
 
-async fn no_such_method() -> Problem {
+pub(super) async fn no_such_method() -> Problem {
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "no-such-method",

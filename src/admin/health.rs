@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::in_force::InForce;
+use super::views::PressingView;
 use crate::clock::{Clock, boottime};
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::Register;
@@ -52,7 +53,15 @@ pub struct Health {
     metrics: Metrics,
     clock: Clock,
     in_force: InForce,
-    counted: Arc<Mutex<Option<BootInstant>>>,
+    counted: Arc<Mutex<Counted>>,
+}
+
+/// What was unsettled when the register was last asked, and when that was.
+#[derive(Default)]
+struct Counted {
+    at: Option<BootInstant>,
+    /// `None`: it did not say.
+    pressing: Option<PressingView>,
 }
 
 #[derive(Serialize)]
@@ -63,6 +72,11 @@ struct ReadinessView {
     #[serde(skip_serializing_if = "Option::is_none")]
     register: Option<&'static str>,
     config_digest: String,
+    /// What is unsettled; absent where the register does not say. It makes no instance unready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsettled: Option<PressingView>,
+    /// Evidence against recorded outcomes since this process began.
+    contradictions: u64,
 }
 
 /// The routes of the health listener.
@@ -91,21 +105,28 @@ impl Health {
         self.readiness.0.register.read().standing()
     }
 
-    async fn count_unsettled(&self) {
+    /// Asks the register, unless it was asked just now.
+    async fn count_unsettled(&self) -> Option<PressingView> {
         let mut counted = self.counted.lock().await;
-        if counted.is_some_and(|at| boottime().since(at) < FRESH) {
-            return;
+        if counted.at.is_some_and(|at| boottime().since(at) < FRESH) {
+            return counted.pressing.clone();
         }
-        let summary = self.readiness.0.register.read().summary();
-        if let Ok(Ok(summary)) = timeout(COUNT_LIMIT, summary).await {
-            let now = self.clock.now();
-            let oldest = summary.oldest_unsettled;
-            let age = oldest.map(|since| now.age_at_most(&since).unwrap_or_default());
-            self.metrics.unsettled(&summary.by_state, age);
+        let pressing = self.readiness.0.register.read().pressing();
+        let told = timeout(COUNT_LIMIT, pressing).await;
+        counted.pressing = if let Ok(Ok(pressing)) = told {
+            let view = PressingView::of(&pressing, &self.clock.now());
+            let millis = |ms: Option<u64>| ms.map(Millis);
+            let oldest = millis(view.oldest_ms);
+            self.metrics.unsettled(&pressing.by_state, oldest);
+            let least = millis(view.key_lifetime_left_ms);
+            self.metrics.key_lifetime_left(least);
+            Some(view)
         } else {
             self.metrics.unsettled_unknown();
-        }
-        *counted = Some(boottime());
+            None
+        };
+        counted.at = Some(boottime());
+        counted.pressing.clone()
     }
 }
 
@@ -153,7 +174,7 @@ async fn livez() -> &'static str {
 }
 
 async fn readyz(State(health): State<Health>) -> Response {
-    let reasons = health.readiness.obstacles().await;
+    let (reasons, unsettled) = tokio::join!(health.readiness.obstacles(), health.count_unsettled());
     let ready = reasons.is_empty();
     let status = if ready {
         StatusCode::OK
@@ -165,12 +186,14 @@ async fn readyz(State(health): State<Health>) -> Response {
         reasons,
         register: health.standing().map(|it| it.stands.word()),
         config_digest: health.in_force.digest(),
+        unsettled,
+        contradictions: health.metrics.contradictions(),
     };
     (status, Json(view)).into_response()
 }
 
 async fn metrics(State(health): State<Health>) -> Response {
-    health.count_unsettled().await;
+    let _told_by_the_metrics = health.count_unsettled().await;
     if let Some(standing) = health.standing() {
         let ways = standing.stands.ways();
         health.metrics.store_stands(&ways, standing.epochs_begun);

@@ -18,9 +18,14 @@ pub mod problem;
 pub mod reload;
 pub mod report;
 mod resolve;
+mod resolve_many;
 mod resources;
+mod settle;
 mod status;
+mod steering;
 pub mod views;
+mod why;
+pub mod worker;
 
 use std::future::Future;
 

@@ -16,6 +16,7 @@ use super::access::Operator;
 use super::api::{Api, asked, given, page_length, parsed, parts};
 use super::problem::Problem;
 use super::views::{KeyView, OperationDetail, OperationList};
+use crate::protocol::command::Note;
 use crate::protocol::ids::{
     Incarnation, OperationId, OperationKey, Principal, ResourceKey, ResourceName, UpstreamId,
 };
@@ -68,7 +69,7 @@ pub(super) async fn list(
 }
 
 /// `GET /v1/operations/{upstream}/{id}`. Bodies are customer content: only a named operator gets
-/// them, and the log says so.
+/// them, and the operation's own log says so first.
 pub(super) async fn show(
     State(api): State<Api>,
     path: Result<Path<(String, String)>, PathRejection>,
@@ -82,6 +83,13 @@ pub(super) async fn show(
     if bodies {
         let Operator(name) = Operator::from_request_parts(&mut request, &api).await?;
         tracing::info!(operator = %name, upstream, operation = id, "an operator reads stored bodies");
+        let note = Note {
+            key: operation.key.clone(),
+            text: format!("stored bodies were read by {name}"),
+            at: api.clock.now(),
+        };
+        // Nobody reads them without a trace.
+        api.register.note(note).await?;
     }
     let read = api.register.read().operation(&operation.key, bodies);
     let stored = api
@@ -205,7 +213,7 @@ async fn missing(api: &Api, upstream: &str, id: &str) -> Result<Problem, Problem
     )
 }
 
-fn unknown(upstream: &str, id: &str) -> Problem {
+pub(super) fn unknown(upstream: &str, id: &str) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "unknown-operation",

@@ -73,6 +73,16 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, name, detail)
     }
 
+    /// The sentence.
+    pub(super) fn detail(&self) -> String {
+        self.details.detail.clone()
+    }
+
+    /// Could the register not do it, rather than the rules not allow it?
+    pub(super) fn is_fault(&self) -> bool {
+        self.status.is_server_error()
+    }
+
     /// Names the operation.
     pub fn operation(mut self, id: &impl ToString) -> Self {
         self.details.operation = Some(id.to_string());
@@ -95,6 +105,15 @@ impl Problem {
     pub fn candidates(mut self, candidates: Vec<KeyView>) -> Self {
         self.details.candidates = candidates;
         self
+    }
+
+    /// A change whose task ended before it could tell.
+    pub(super) fn broke_off(about: &str) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "commit-unknown",
+            format!("it broke off; look at {about} before you repeat it"),
+        )
     }
 
     /// The register did not answer in time.

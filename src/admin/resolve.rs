@@ -39,11 +39,12 @@ struct Asked<'a> {
     #[serde(borrow)]
     body: Option<&'a RawValue>,
     new_key: Option<bool>,
+    admitted: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Said {
+pub(super) enum Said {
     Applied,
     NotApplied,
 }
@@ -59,7 +60,11 @@ pub(super) async fn resolve(
     let (upstream, id) = parts(path)?;
     let which = asked(query)?;
     let body = body.map_err(|refusal| unread(&refusal))?;
-    let (verdict, reason) = parse(&body)?;
+    let Stated {
+        verdict,
+        reason,
+        seen,
+    } = parse(&body)?;
     let operation = operations::find(&api, &upstream, &id, &which).await?;
     if verdict == (Resolution::NotApplied { new_key: true }) {
         has_another_key(&operation)?;
@@ -69,20 +74,18 @@ pub(super) async fn resolve(
         verdict,
         operator: operator.to_string(),
         reason,
+        seen,
         at: api.clock.now(),
     };
     let tasks = api.tasks.clone();
     match tasks.spawn(settle(api, resolve)).await {
         Ok(settled) => settled.map(Json),
-        Err(_) => Err(Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "commit-unknown",
-            "the resolution broke off; look at the operation before you repeat it",
-        )),
+        Err(_) => Err(Problem::broke_off("the operation")),
     }
 }
 
-async fn settle(api: Api, resolve: Resolve) -> Result<ResolutionView, Problem> {
+/// Brings one verdict in, and wakes who waits for it.
+pub(super) async fn settle(api: Api, resolve: Resolve) -> Result<ResolutionView, Problem> {
     let (key, operator) = (resolve.key.clone(), resolve.operator.clone());
     let resolved = api.register.resolve(resolve).await.inspect_err(|error| {
         if let StoreError::CommitUnknown(_) = error {
@@ -95,7 +98,8 @@ async fn settle(api: Api, resolve: Resolve) -> Result<ResolutionView, Problem> {
         Resolved::Unknown
         | Resolved::AlreadyCompleted { .. }
         | Resolved::AlreadyNotApplied
-        | Resolved::StillInFlight => return Err(refusal(&resolved).operation(&key.id)),
+        | Resolved::StillInFlight
+        | Resolved::MovedOn(_) => return Err(refusal(&resolved).operation(&key.id)),
     };
     (api.settled)(&key);
     tracing::info!(
@@ -112,18 +116,21 @@ async fn settle(api: Api, resolve: Resolve) -> Result<ResolutionView, Problem> {
     })
 }
 
-fn parse(body: &[u8]) -> Result<(Resolution, String), Problem> {
+/// What a person said.
+#[derive(Debug)]
+struct Stated {
+    verdict: Resolution,
+    reason: String,
+    seen: Option<u32>,
+}
+
+fn parse(body: &[u8]) -> Result<Stated, Problem> {
     let asked: Asked<'_> = serde_json::from_slice(body).map_err(|error| {
         Problem::malformed(format!(
             "the body is to be JSON like {{\"verdict\":\"applied\",\"reason\":\"…\"}}: {error}"
         ))
     })?;
-    let reason = asked.reason.trim();
-    if reason.is_empty() || reason.len() > LONGEST_REASON {
-        return Err(Problem::malformed(
-            "`reason` says why you are sure, in 1 to 2000 bytes: it is kept with the operation",
-        ));
-    }
+    let reason = said_why(&asked.reason)?;
     let resolution = match (asked.verdict, asked.status, asked.body, asked.new_key) {
         (Said::Applied, status, body, None) => Resolution::Applied(answer(status, body)?),
         (Said::Applied, _, _, Some(_)) => {
@@ -140,12 +147,27 @@ fn parse(body: &[u8]) -> Result<(Resolution, String), Problem> {
             ));
         }
     };
-    Ok((resolution, reason.to_owned()))
+    Ok(Stated {
+        verdict: resolution,
+        reason,
+        seen: asked.admitted,
+    })
+}
+
+/// A reason, as it is kept.
+pub(super) fn said_why(reason: &str) -> Result<String, Problem> {
+    let reason = reason.trim();
+    if reason.is_empty() || reason.len() > LONGEST_REASON {
+        return Err(Problem::malformed(
+            "`reason` says why you are sure, in 1 to 2000 bytes: it is kept in the log",
+        ));
+    }
+    Ok(reason.to_owned())
 }
 
 /// What callers get from now on. A JSON string is the text itself; any other JSON is kept byte for
 /// byte, so that no number changes on the way.
-fn answer(status: Option<u16>, body: Option<&RawValue>) -> Result<Answer, Problem> {
+pub(super) fn answer(status: Option<u16>, body: Option<&RawValue>) -> Result<Answer, Problem> {
     let status = status.unwrap_or(200);
     if !(200..=599).contains(&status) {
         return Err(Problem::malformed(
@@ -184,7 +206,7 @@ fn answer(status: Option<u16>, body: Option<&RawValue>) -> Result<Answer, Proble
     })
 }
 
-fn unread(refusal: &BytesRejection) -> Problem {
+pub(super) fn unread(refusal: &BytesRejection) -> Problem {
     if refusal.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let detail = "the stated answer is too large: state the part that callers need";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
@@ -206,7 +228,7 @@ fn has_another_key(operation: &Operation) -> Result<(), Problem> {
     Err(Problem::conflict("no-other-key", why).operation(&operation.key.id))
 }
 
-fn refusal(resolved: &Resolved) -> Problem {
+pub(super) fn refusal(resolved: &Resolved) -> Problem {
     match resolved {
         Resolved::AlreadyCompleted { provenance: by, .. } => Problem::conflict(
             "already-completed",
@@ -224,6 +246,13 @@ fn refusal(resolved: &Resolved) -> Problem {
             "operation-in-flight",
             "an attempt is under way and not overdue: wait until it ends, then look again",
         ),
+        Resolved::MovedOn(state) => Problem::conflict(
+            "moved-on",
+            format!(
+                "it was settled or admitted again since you looked, and is {} now: look again",
+                state.word()
+            ),
+        ),
         Resolved::Unknown | Resolved::Done(_) => Problem::new(
             StatusCode::NOT_FOUND,
             "unknown-operation",
@@ -238,7 +267,10 @@ mod tests {
 
     fn applied(body: &str) -> Answer {
         match parse(body.as_bytes()) {
-            Ok((Resolution::Applied(answer), _)) => answer,
+            Ok(Stated {
+                verdict: Resolution::Applied(answer),
+                ..
+            }) => answer,
             other => panic!("{other:?}"),
         }
     }

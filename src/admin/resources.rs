@@ -2,7 +2,7 @@
 //!
 //! What always holds: what is shown is the durable record, never an opinion of this instance.
 //!
-//! What it does not do: change a fence.
+//! What it does not do: change a fence (`steering`).
 
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -12,8 +12,9 @@ use serde::Deserialize;
 
 use super::api::{Api, asked, given, page_length, parts};
 use super::problem::Problem;
-use super::views::{ResourceDetail, ResourceList, ResourceView};
+use super::views::{ExplainedView, ResourceDetail, ResourceList, ResourceView};
 use crate::protocol::ids::{ResourceKey, ResourceName};
+use crate::store::StoredResource;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,19 +51,40 @@ pub(super) async fn show(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ResourceDetail>, Problem> {
     let name = parts(path)?;
-    let key = ResourceKey {
-        tenant: api.tenant.clone(),
-        name: ResourceName::new(&name),
-    };
-    let stored = api.read(api.register.read().resource(&key)).await?;
-    let stored = stored.ok_or_else(|| {
-        Problem::new(
-            StatusCode::NOT_FOUND,
-            "unknown-resource",
-            "no token was ever presented for a resource of this name; GET /v1/resources lists \
-             what there is",
-        )
-        .resource(&name)
-    })?;
+    let stored = found(&api, &name).await?;
     Ok(Json(ResourceDetail::of(&stored, &api.looker())))
+}
+
+/// `GET /v1/resources/{name}/explain`: who blocks whom, why, and what to type next.
+pub(super) async fn explain(
+    State(api): State<Api>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<ExplainedView>, Problem> {
+    let name = parts(path)?;
+    let stored = found(&api, &name).await?;
+    Ok(Json(ExplainedView::of(&stored, &api.looker())))
+}
+
+async fn found(api: &Api, name: &str) -> Result<StoredResource, Problem> {
+    let key = key_of(api, name);
+    let stored = api.read(api.register.read().resource(&key)).await?;
+    stored.ok_or_else(|| unknown(name))
+}
+
+/// A resource by its name.
+pub(super) fn key_of(api: &Api, name: &str) -> ResourceKey {
+    ResourceKey {
+        tenant: api.tenant.clone(),
+        name: ResourceName::new(name),
+    }
+}
+
+pub(super) fn unknown(name: &str) -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "unknown-resource",
+        "no token was ever presented for a resource of this name; GET /v1/resources lists what there \
+         is",
+    )
+    .resource(&name)
 }

@@ -27,7 +27,8 @@ use crate::protocol::time::{Millis, Moment};
 use crate::protocol::view::{Living, Record, Unsettled, View};
 use crate::store::about::About;
 use crate::store::{
-    Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
+    Backend, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored, StoredResource,
+    Summary,
 };
 
 pub(super) const INSTANCE: InstanceId = InstanceId(7);
@@ -130,11 +131,15 @@ impl Tables {
             let entry = self.operations.entry(operation.key.clone());
             let (_, stored) = entry.or_insert((number, stored));
             stored.operation = *operation;
-            stored.events.extend(decision.changes.events);
             match decision.changes.request {
                 RequestChange::Untouched => {}
                 RequestChange::Keep(request) => stored.request = Some((*request).clone()),
                 RequestChange::Drop => stored.request = None,
+            }
+        }
+        for event in decision.changes.events {
+            if let Some((_, stored)) = self.operations.get_mut(&event.key) {
+                stored.events.push(event);
             }
         }
         decision.reply
@@ -301,6 +306,23 @@ impl Backend for StandIn {
                     .map(|operation| operation.first_seen)
                     .min_by_key(|at| at.wall_ms),
                 epoch: 3,
+            }
+        })
+    }
+
+    fn pressing(&self) -> Pending<'_, Pressing> {
+        self.ask(|tables| {
+            let all = tables.operations.values();
+            let all = all.map(|(_, stored)| &stored.operation);
+            let unsettled = all.filter(|operation| operation.state.is_unsettled());
+            let oldest: Vec<Operation> = unsettled.cloned().collect();
+            let mut by_state = BTreeMap::new();
+            for operation in &oldest {
+                *by_state.entry(operation.state.word()).or_insert(0) += 1;
+            }
+            Pressing {
+                by_state: by_state.into_iter().collect(),
+                oldest,
             }
         })
     }

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::api::{Api, READ_LIMIT};
 use super::views::{CountedView, RegisterView, StatusView};
 use crate::store::{OperationQuery, StoreError};
+use crate::telemetry::metrics::Metrics;
 
 pub(super) async fn show(State(api): State<Api>) -> Json<StatusView> {
     let mut reasons = api.readiness.obstacles().await;
@@ -28,6 +29,7 @@ pub(super) async fn show(State(api): State<Api>) -> Json<StatusView> {
         reasons,
         register,
         counted,
+        contradictions: api.metrics.as_ref().map(Metrics::contradictions),
     })
 }
 
@@ -56,9 +58,10 @@ async fn counted(api: &Api) -> Result<CountedView, String> {
     };
     let register = api.register.read();
     let summary = bounded(register.summary()).await?;
+    let pressing = bounded(register.pressing()).await?;
     let page = bounded(register.operations(&last)).await?;
     let newest = page.operations.first();
-    Ok(CountedView::of(&summary, newest, &api.looker()))
+    Ok(CountedView::of(&summary, &pressing, newest, &api.looker()))
 }
 
 async fn bounded<T>(read: impl Future<Output = Result<T, StoreError>>) -> Result<T, String> {

@@ -1,6 +1,8 @@
 //! The operator API and the health listener over real sockets.
 
+mod alerts;
 mod health_listener;
+mod three_a_m;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -64,6 +66,8 @@ pub(crate) async fn house(operators: Operators) -> House {
         report: Some(Counts::default()),
         settled: Arc::new(move |key| told.lock().unwrap().push(key.clone())),
         reloading: None,
+        reconciler: None,
+        metrics: None,
         tasks: TaskTracker::new(),
     };
     let health = Health::new(readiness, Metrics::new(), clock.clone(), in_force());
@@ -358,11 +362,16 @@ async fn a_person_settles_once_and_by_name() {
         shown.answer.unwrap().body.as_deref(),
         Some(r#"{"id":"ch_1"}"#)
     );
-    let told = &shown.events.last().unwrap().text;
+    let told: Vec<&str> = shown.events.iter().map(|it| it.text.as_str()).collect();
+    let [.., resolved, read] = told[..] else {
+        panic!("{told:?}");
+    };
     assert!(
-        told.contains("alice") && told.contains("it is on the statement"),
-        "{told}"
+        resolved.contains("alice") && resolved.contains("it is on the statement"),
+        "{resolved}"
     );
+    // Who reads what customers sent is in the log too.
+    assert_eq!(read, "stored bodies were read by alice");
     let refusal = house.resolve("pay-1", verdict).await.unwrap_err();
     assert_eq!(refusal, (409, "already-completed".to_owned()));
     let other_way = json!({"verdict": "not_applied", "reason": "hm"});

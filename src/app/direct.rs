@@ -132,6 +132,8 @@ impl Direct {
             report: report.map(Counts::from),
             settled: Arc::new(|_| {}),
             reloading: None,
+            reconciler: None,
+            metrics: None,
             tasks: TaskTracker::new(),
         };
         Ok(Self {

@@ -371,6 +371,7 @@ fn fixed(before: &Config, after: &Config) -> Vec<String> {
             has_operators(before) != has_operators(after),
         ),
         ("health.address", before.health != after.health),
+        ("worker.address", before.worker != after.worker),
     ];
     let changed = all.into_iter().filter(|(_, is_changed)| *is_changed);
     changed

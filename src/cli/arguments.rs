@@ -139,8 +139,69 @@ pub(super) enum Operations {
     List(OperationsList),
     /// Show one operation with its event log.
     Show(OperationShow),
+    /// Tell the story of one operation, and what can still be done about it until when.
+    Why(OperationWhy),
     /// Say how an operation ended. The verdict is kept with your name and reason.
     Resolve(OperationResolve),
+    /// Say how many operations ended. Without --selection it only shows which, and what to type then.
+    ResolveAll(OperationsResolve),
+    /// Have an operation settled now, or sent once more because you say so.
+    Settle(OperationSettle),
+}
+
+#[derive(Args)]
+pub(super) struct OperationWhy {
+    #[command(flatten)]
+    pub(super) name: OperationName,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+pub(super) struct OperationSettle {
+    #[command(flatten)]
+    pub(super) name: OperationName,
+    /// Send the stored bytes once more under the same key, also where nothing would by itself: after a
+    /// cancel or an advance, or beyond the number of resends. Never beyond the key's lifetime, nor past a
+    /// newer operation, nor where the upstream does not deduplicate.
+    #[arg(long, requires = "reason")]
+    pub(super) send: bool,
+    /// Why; kept with the operation.
+    #[arg(long)]
+    pub(super) reason: Option<String>,
+    #[command(flatten)]
+    pub(super) instance: Instance,
+}
+
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("whose").required(true).multiple(true).args(["upstream", "resource"]))]
+pub(super) struct OperationsResolve {
+    /// Those of this upstream, by its durable id.
+    #[arg(long, value_name = "ID")]
+    pub(super) upstream: Option<String>,
+    /// Those of this resource.
+    #[arg(long, value_name = "NAME")]
+    pub(super) resource: Option<String>,
+    /// Those recorded in this state.
+    #[arg(long, value_enum, default_value = "needs-attention")]
+    pub(super) state: UnsettledWord,
+    /// Those first asked for so long ago or longer, like 10m or 2h.
+    #[arg(long, value_name = "DURATION")]
+    pub(super) older_than: Option<String>,
+    /// What you know of all of them.
+    #[arg(long, value_enum)]
+    pub(super) verdict: VerdictWord,
+    /// Why you are sure; kept with each operation.
+    #[arg(long)]
+    pub(super) reason: String,
+    /// With `applied`: status that callers get from now on. Default: 200.
+    #[arg(long)]
+    pub(super) status: Option<u16>,
+    /// As the preview said it: the verdict falls on exactly those operations, as they stood.
+    #[arg(long)]
+    pub(super) selection: Option<String>,
+    #[command(flatten)]
+    pub(super) instance: Instance,
 }
 
 #[derive(Args)]
@@ -215,6 +276,25 @@ pub(super) enum Resources {
     List(ResourcesList),
     /// Show one resource, and what stands in its way.
     Show(ResourceShow),
+    /// Say who blocks whom, why, and what to type next.
+    Explain(ResourceShow),
+    /// Cut off all present holders: only a newer token is let in.
+    Advance(ResourceSteer),
+    /// Let nothing out any more, until it is reopened.
+    Cancel(ResourceSteer),
+    /// Let a cancelled resource admit again. Whoever held it stays cut off.
+    Reopen(ResourceSteer),
+}
+
+#[derive(Args)]
+pub(super) struct ResourceSteer {
+    /// Name of the resource.
+    pub(super) name: String,
+    /// Why; kept with the resource and with every operation that is unsettled there.
+    #[arg(long)]
+    pub(super) reason: String,
+    #[command(flatten)]
+    pub(super) instance: Instance,
 }
 
 #[derive(Args)]
@@ -366,6 +446,34 @@ pub(super) enum StateWord {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum UnsettledWord {
+    Intended,
+    Uncertain,
+    NeedsAttention,
+}
+
+impl UnsettledWord {
+    /// The contract's word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Intended => StateWord::Intended,
+            Self::Uncertain => StateWord::Uncertain,
+            Self::NeedsAttention => StateWord::NeedsAttention,
+        }
+        .word()
+    }
+
+    /// As it is typed.
+    pub(super) fn typed(self) -> &'static str {
+        match self {
+            Self::Intended => "intended",
+            Self::Uncertain => "uncertain",
+            Self::NeedsAttention => "needs-attention",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum VerdictWord {
     Applied,
     NotApplied,
@@ -390,6 +498,14 @@ impl VerdictWord {
         match self {
             Self::Applied => "applied",
             Self::NotApplied => "not_applied",
+        }
+    }
+
+    /// As it is typed.
+    pub(super) fn typed(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::NotApplied => "not-applied",
         }
     }
 }
@@ -443,6 +559,12 @@ mod tests {
             "fencepost operations list --limit 0",
             "fencepost operations resolve bank pay-1 --verdict maybe --reason x",
             "fencepost operations resolve bank pay-1 --verdict applied",
+            "fencepost operations resolve-all --verdict applied --reason x",
+            "fencepost operations resolve-all --upstream bank --verdict applied",
+            "fencepost operations resolve-all --upstream bank --state completed --verdict applied --reason x",
+            "fencepost operations settle bank pay-1 --send",
+            "fencepost resources cancel account:1",
+            "fencepost resources advance --reason x",
             "fencepost resources show",
             "fencepost check",
             "fencepost check f.yaml --against-register /r --admin http://a:1",

@@ -54,6 +54,7 @@ fn shown(status: &StatusView) -> String {
         count(&mut facts, counted);
     }
     let mut text = facts.text();
+    attention(&mut text, status);
     if let Some(register) = &status.register {
         differences(&mut text, register, status.counted.as_ref());
         history(&mut text, register);
@@ -76,7 +77,39 @@ fn count(facts: &mut Facts, counted: &CountedView) {
     facts
         .fact("operations", Some(states))
         .fact("newest", counted.newest.as_ref())
-        .fact("oldest unsettled", oldest.map(age));
+        .fact("oldest unsettled", oldest.map(age))
+        .fact("keys last", counted.key_lifetime_left_ms.map(key_left));
+}
+
+fn key_left(left_ms: u64) -> String {
+    if left_ms == 0 {
+        "an upstream may have forgotten the key of an unsettled operation: it is not sent again"
+            .to_owned()
+    } else {
+        format!(
+            "{} at least, among the oldest unsettled operations",
+            age(left_ms)
+        )
+    }
+}
+
+/// What waits for a person, and how he finds it.
+fn attention(text: &mut String, status: &StatusView) {
+    let counted = status.counted.as_ref();
+    let waiting = counted.and_then(|it| it.operations.get("NEEDS_ATTENTION"));
+    if let Some(count) = waiting.filter(|count| **count > 0) {
+        let _ = write!(
+            text,
+            "\n{count} waiting for a person\n  fencepost operations list --state needs-attention\n"
+        );
+    }
+    if let Some(count) = status.contradictions.filter(|count| *count > 0) {
+        let _ = write!(
+            text,
+            "\n{count} contradictions since this instance began: evidence against a recorded outcome, or of a \
+             second effect. Its log names each (`contradiction`), and `fencepost operations why` tells the story\n"
+        );
+    }
 }
 
 /// What a person compares before he goes on, and how he goes on.
@@ -171,6 +204,25 @@ mod tests {
         ] {
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn what_waits_for_a_person_and_what_contradicts_is_told_with_what_to_type() {
+        let mut status = whole();
+        let counted = status.counted.as_mut().unwrap();
+        counted.operations.insert("NEEDS_ATTENTION".to_owned(), 2);
+        counted.key_lifetime_left_ms = Some(7_200_000);
+        status.contradictions = Some(1);
+        let text = shown(&status);
+        for words in [
+            "2 waiting for a person\n  fencepost operations list --state needs-attention",
+            "1 contradictions since this instance began",
+            "keys last         2h at least",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+        // It admits all the same.
+        assert!(is_well(&status));
     }
 
     #[test]

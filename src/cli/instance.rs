@@ -65,6 +65,11 @@ impl Instance {
         self.ask(path, None, Touch::Nothing).await
     }
 
+    /// The same where reading leaves a trace.
+    pub(super) async fn read_touching(&self, path: &str, touch: Touch) -> Result<Told, Failure> {
+        self.ask(path, None, touch).await
+    }
+
     /// Posts. `body`: JSON.
     pub(super) async fn change(
         &self,

@@ -1,9 +1,12 @@
-//! `operations`: list, show, resolve.
+//! `operations`: list, show, why, resolve, settle.
 //!
 //! What always holds: what is printed as JSON is what the instance said; what is printed for people
 //! ends with what can be done next, where something can.
 //!
 //! What it does not do: judge.
+
+mod many;
+mod story;
 
 use std::fmt::Write;
 
@@ -11,15 +14,16 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::arguments::{
-    OperationName, OperationResolve, OperationShow, Operations, OperationsList, VerdictWord,
+    OperationName, OperationResolve, OperationSettle, OperationShow, Operations, OperationsList,
+    VerdictWord,
 };
 use super::failure::Failure;
 use super::instance::Touch;
-use super::table::{Facts, Table, age, clean, clean_lines, or_dash, shell_word};
+use super::table::{Facts, Table, age, clean, clean_lines, or_dash};
 use crate::admin::client::path;
 use crate::admin::views::{
     AttemptView, ContentView, OperationDetail, OperationList, OperationView, OutcomeView,
-    ResolutionView,
+    ResolutionView, SettlingView,
 };
 
 /// Does it; answers what to print.
@@ -27,7 +31,10 @@ pub(super) async fn run(command: &Operations, json: bool) -> Result<String, Fail
     match command {
         Operations::List(list) => self::list(list, json).await,
         Operations::Show(show) => self::show(show, json).await,
+        Operations::Why(why) => story::run(why, json).await,
         Operations::Resolve(resolve) => self::resolve(resolve, json).await,
+        Operations::ResolveAll(resolve) => many::run(resolve, json).await,
+        Operations::Settle(settle) => self::settle(settle, json).await,
     }
 }
 
@@ -45,8 +52,33 @@ async fn list(list: &OperationsList, json: bool) -> Result<String, Failure> {
 
 async fn show(show: &OperationShow, json: bool) -> Result<String, Failure> {
     let bodies = show.bodies.then(|| "true".to_owned());
+    // Who reads what customers sent is recorded.
+    let touch = if show.bodies {
+        Touch::Records
+    } else {
+        Touch::Nothing
+    };
     let path = show.name.path(None, bodies);
-    show.instance.read(&path).await?.printed(json, shown)
+    let told = show.instance.read_touching(&path, touch).await?;
+    told.printed(json, shown)
+}
+
+async fn settle(settle: &OperationSettle, json: bool) -> Result<String, Failure> {
+    let path = settle.name.path(Some("settle"), None);
+    let body = serde_json::json!({ "send": settle.send, "reason": settle.reason });
+    let told = settle
+        .instance
+        .change(&path, body.to_string(), Touch::Records)
+        .await?;
+    told.printed(json, |done: &SettlingView| {
+        let attempt = done.attempt.as_ref();
+        let attempt = attempt.map_or_else(String::new, |it| format!(", attempt {it}"));
+        let text = format!(
+            "{} {}: {}{attempt}; `fencepost operations why` tells what comes of it",
+            done.upstream, done.id, done.did
+        );
+        clean(&text).into_owned()
+    })
 }
 
 async fn resolve(resolve: &OperationResolve, json: bool) -> Result<String, Failure> {
@@ -63,7 +95,7 @@ async fn resolve(resolve: &OperationResolve, json: bool) -> Result<String, Failu
 }
 
 impl OperationName {
-    fn path(&self, verb: Option<&str>, bodies: Option<String>) -> String {
+    pub(super) fn path(&self, verb: Option<&str>, bodies: Option<String>) -> String {
         let parts = ["operations", &self.upstream, &self.id].into_iter();
         let parts: Vec<&str> = parts.chain(verb).collect();
         let incarnation = self.incarnation.map(|number| number.to_string());
@@ -193,7 +225,7 @@ fn shown(detail: &OperationDetail) -> String {
     text
 }
 
-fn facts(operation: &OperationView) -> String {
+pub(super) fn facts(operation: &OperationView) -> String {
     let mut facts = Facts::default();
     facts
         .fact("operation", Some(&operation.id))
@@ -219,6 +251,7 @@ fn facts(operation: &OperationView) -> String {
         .fact("key round", Some(operation.round))
         .fact("key first used", operation.key_first_used.as_ref())
         .fact("key remembered for", operation.key_lifetime_ms.map(age))
+        .fact("of that are left", operation.key_lifetime_left_ms.map(age))
         .fact("attempts", Some(operation.admitted))
         .fact("resends", Some(operation.resends))
         .fact("request kept", Some(operation.request_kept))
@@ -284,27 +317,11 @@ fn advice(operation: &OperationView) -> Option<String> {
         }
         _ => return None,
     };
-    let name = typed(operation);
+    let name = operation.key().typed();
     Some(format!(
         "{how}\n  fencepost operations resolve {} --verdict applied|not-applied --reason '…'\n",
         clean(&name)
     ))
-}
-
-/// The operation as a command names it, even where others share its id.
-fn typed(operation: &OperationView) -> String {
-    let mut name = format!(
-        "{} {}",
-        shell_word(&operation.upstream),
-        shell_word(&operation.id)
-    );
-    if let Some(principal) = &operation.principal {
-        let _ = write!(name, " --principal {principal}");
-    }
-    if operation.incarnation > 0 {
-        let _ = write!(name, " --incarnation {}", operation.incarnation);
-    }
-    name
 }
 
 #[cfg(test)]

@@ -2,22 +2,27 @@
 //!
 //! What always holds: what is printed as JSON is what the instance said.
 //!
-//! What it does not do yet: advance, cancel, reopen.
+//! What it does not do: decide, or signal whoever holds a resource.
 
 use std::fmt::Write;
 
-use super::arguments::{ResourceShow, Resources, ResourcesList};
+use super::arguments::{ResourceShow, ResourceSteer, Resources, ResourcesList};
 use super::failure::Failure;
+use super::instance::Touch;
 use super::operations;
-use super::table::{Facts, Table, clean, or_dash, shell_word};
+use super::table::{Facts, Table, age, clean, or_dash, shell_word};
 use crate::admin::client::path;
-use crate::admin::views::{ResourceDetail, ResourceList, ResourceView};
+use crate::admin::views::{ExplainedView, ResourceDetail, ResourceList, ResourceView, SteeredView};
 
 /// Does it; answers what to print.
 pub(super) async fn run(command: &Resources, json: bool) -> Result<String, Failure> {
     match command {
         Resources::List(list) => self::list(list, json).await,
         Resources::Show(show) => self::show(show, json).await,
+        Resources::Explain(show) => explain(show, json).await,
+        Resources::Advance(steer) => self::steer(steer, "advance", json).await,
+        Resources::Cancel(steer) => self::steer(steer, "cancel", json).await,
+        Resources::Reopen(steer) => self::steer(steer, "reopen", json).await,
     }
 }
 
@@ -33,6 +38,78 @@ async fn list(list: &ResourcesList, json: bool) -> Result<String, Failure> {
 async fn show(show: &ResourceShow, json: bool) -> Result<String, Failure> {
     let path = path(&["resources", &show.name], &[]);
     show.instance.read(&path).await?.printed(json, shown)
+}
+
+async fn explain(show: &ResourceShow, json: bool) -> Result<String, Failure> {
+    let path = path(&["resources", &show.name, "explain"], &[]);
+    show.instance.read(&path).await?.printed(json, explained)
+}
+
+async fn steer(steer: &ResourceSteer, verb: &str, json: bool) -> Result<String, Failure> {
+    let path = path(&["resources", &steer.name, verb], &[]);
+    let body = serde_json::json!({ "reason": steer.reason }).to_string();
+    let told = steer.instance.change(&path, body, Touch::Records).await?;
+    told.printed(json, steered)
+}
+
+fn explained(view: &ExplainedView) -> String {
+    let mut facts = Facts::default();
+    facts
+        .fact("resource", Some(&view.resource.resource))
+        .fact("token", Some(or_dash(view.resource.token.as_ref())))
+        .fact("standing", Some(&view.standing));
+    let mut text = facts.text();
+    if let Some(command) = &view.command {
+        let _ = writeln!(text, "  {}", clean(command));
+    }
+    if view.blockers.is_empty() {
+        text.push_str("\nnothing is unsettled: nobody waits for anybody here\n");
+    }
+    for blocker in &view.blockers {
+        let name = blocker.operation.typed();
+        let token = blocker.token.as_ref().map(|it| format!(", token {it}"));
+        let _ = write!(
+            text,
+            "\n{} ({}{}, {} ago)\n  blocks   {}\n  because  {}\n  next     {}\n",
+            clean(&name),
+            blocker.state,
+            token.unwrap_or_default(),
+            age(blocker.age_ms),
+            clean(&blocker.blocks),
+            clean(&blocker.because),
+            clean(&blocker.next),
+        );
+        if let Some(command) = &blocker.command {
+            let _ = writeln!(text, "  type     {}", clean(command));
+        }
+    }
+    text
+}
+
+fn steered(view: &SteeredView) -> String {
+    let mut text = format!(
+        "{}: {}, incarnation {}, token {}\n",
+        clean(&view.resource),
+        view.done,
+        view.incarnation,
+        or_dash(view.token.as_ref())
+    );
+    if view.in_flight.is_empty() {
+        text.push_str("nothing that was admitted before is unsettled\n");
+        return text;
+    }
+    text.push_str("admitted before, and not settled\n");
+    let mut table = Table::new(["STATE", "UPSTREAM", "OPERATION", "MAY STILL ACT UNTIL"]);
+    for one in &view.in_flight {
+        table.row([
+            or_dash(one.state.as_ref()),
+            one.operation.upstream.clone(),
+            one.operation.id.clone(),
+            or_dash(one.may_act_until.as_ref()),
+        ]);
+    }
+    text.push_str(&table.text());
+    text
 }
 
 fn listed(list: &ResourceList) -> String {
@@ -86,6 +163,10 @@ fn shown(detail: &ResourceDetail) -> String {
             "cut off up to",
             Some(resource.cut_off).filter(|number| *number > 0),
         );
+    for it in &resource.interventions {
+        let did = format!("{} {} by {}: {}", it.at, it.did, it.operator, it.reason);
+        facts.fact("operators", Some(did));
+    }
     let mut text = facts.text();
     if detail.unsettled.is_empty() {
         text.push_str("\nnothing is unsettled\n");
@@ -120,6 +201,7 @@ mod tests {
             first_operation: None,
             admissions: 4,
             cut_off: 0,
+            interventions: vec![],
         }
     }
 

@@ -8,6 +8,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+pub(super) use crate::admin::views::shell_word;
+
 /// Rows under headings, in columns two spaces apart.
 #[derive(Debug)]
 pub(super) struct Table<const N: usize> {
@@ -122,16 +124,6 @@ fn without(text: &str, unwanted: fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(safe)
-}
-
-/// A word of a command, quoted for a shell where it needs to be.
-pub(super) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/=@,+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod callbacks;
 mod callers;
 mod database;
 mod encryption;
+mod errors;
 mod field;
 mod insertion;
 mod inside;
@@ -37,6 +38,9 @@ pub use callbacks::{
 pub use callers::{CertificateName, ClientCertificates, ListenTls, PrincipalPart};
 pub use database::{DatabaseTls, DatabaseUrl};
 pub use encryption::EncryptionKey;
+pub use errors::ErrorShape;
+#[cfg(test)]
+pub(crate) use errors::{PROBLEMS, RETRIES};
 pub use insertion::{
     IfPresent, Insert, KeyFormat, KeyRule, ReferencePart, ReferenceRule, Signed, Slot,
 };

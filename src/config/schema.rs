@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn what_a_later_version_brings_is_not_offered() {
         let schema = schema();
-        assert_eq!(schema.pointer("/properties/worker"), None);
+        assert_eq!(schema.pointer("/properties/profiles"), None);
         assert!(schema.pointer("/properties/mode/enum").is_some());
     }
 

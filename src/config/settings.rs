@@ -18,6 +18,7 @@ use super::callbacks::Callbacks;
 use super::callers::{ListenTls, PrincipalPart};
 use super::database::DatabaseUrl;
 use super::encryption::EncryptionKey;
+use super::errors::ErrorShape;
 use super::insertion::{Insert, KeyRule};
 use super::secret::Secret;
 use crate::expression::{
@@ -39,6 +40,8 @@ pub struct Config {
     pub admin: Option<Admin>,
     /// Where `/livez`, `/readyz` and `/metrics` are; `None`: nowhere.
     pub health: Option<SocketAddr>,
+    /// Where callers ask how their operations stand; `None`: nowhere.
+    pub worker: Option<SocketAddr>,
     /// In the order of the file; ids, names and addresses are distinct.
     pub upstreams: Vec<Arc<Upstream>>,
     /// Limits of the whole process.
@@ -176,6 +179,8 @@ pub struct Upstream {
     pub fresh_connections: bool,
     /// Where its callbacks arrive; `None`: nobody listens for any.
     pub callbacks: Option<Arc<Callbacks>>,
+    /// How problems are told to callers who know the vendor's shape only; the first that fits counts.
+    pub errors: Vec<ErrorShape>,
 }
 
 /// Files for TLS towards an upstream, PEM.

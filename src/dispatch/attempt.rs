@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
+use super::arrivals::Arrivals;
 use super::gateway::Load;
 use super::passing::{PassedOn, Telling};
 use super::supervisor::Supervisor;
@@ -49,6 +50,37 @@ pub struct Dispatcher {
     pub record_timeout: Duration,
     /// Attempts of this instance so far.
     pub attempts: Arc<AtomicU64>,
+    /// What came in.
+    pub arrivals: Arrivals,
+}
+
+/// Tells whoever wants to know that a request has an operation that goes on without it. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Granted(Arc<watch::Sender<Option<OperationKey>>>);
+
+impl Granted {
+    /// It goes on, under this key.
+    pub fn tell(&self, key: &OperationKey) {
+        self.0.send_replace(Some(key.clone()));
+    }
+
+    /// Waits until it does.
+    pub async fn told(&self) -> OperationKey {
+        let mut seen = self.0.subscribe();
+        loop {
+            if let Some(key) = seen.borrow_and_update().clone() {
+                return key;
+            }
+            // The sender is held here, so that it cannot be gone.
+            let _news = seen.changed().await;
+        }
+    }
+}
+
+impl Default for Granted {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
 }
 
 /// What became of a request for an effect.
@@ -99,7 +131,7 @@ impl Dispatcher {
 
     /// Asks for admission and, where it is granted, makes the attempt: all in a task of its own,
     /// detached from whoever asked, so that a granted permit is never dropped with its caller. `names`
-    /// are held until the register has answered. Dropping the future withdraws what is not decided yet.
+    /// are held until the register has answered; `granted` is told once an attempt is to be made. Dropping the future withdraws what is not decided yet.
     /// `None`: the task died.
     pub async fn ask(
         &self,
@@ -107,6 +139,7 @@ impl Dispatcher {
         connection: Option<Reserved>,
         load: Load,
         names: Held,
+        granted: Granted,
     ) -> Option<Result<Asked, StoreError>> {
         let (tell, told) = oneshot::channel();
         // Given up with this future, when the caller hangs up.
@@ -120,7 +153,12 @@ impl Dispatcher {
             // It is in the register now: whoever wants to change names finds it there.
             drop(names);
             match admitted {
-                Ok(admitted) => dispatcher.ruled(admitted, connection, load, tell).await,
+                Ok(admitted) => {
+                    if admitted.permit.is_some() {
+                        granted.tell(&admitted.admission.key);
+                    }
+                    dispatcher.ruled(admitted, connection, load, tell).await;
+                }
                 Err(fault) => told_or_gone(tell, Err(fault)),
             }
         });

@@ -12,6 +12,7 @@
 //! What it does not do: decide whether to send (`protocol`), or read a request (`wire`).
 
 pub mod abroad;
+pub mod arrivals;
 pub mod attempt;
 pub mod gateway;
 pub mod live;

@@ -165,8 +165,22 @@ pub struct Resend {
     pub dispatch: Millis,
     /// The attempt is overdue after this.
     pub overdue_after: Millis,
+    /// A person asks for it; `None`: the reconciler does, by itself.
+    pub attended: Option<Attended>,
     /// When.
     pub at: Moment,
+}
+
+/// A person asks for a resend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attended {
+    /// Who.
+    pub operator: String,
+    /// Why; never empty.
+    pub reason: String,
+    /// Also where only a person may have it sent again: after a cancel or an advance, beyond the number of
+    /// resends, or without a fence that orders it.
+    pub send: bool,
 }
 
 /// The reconciler has no step left.
@@ -191,6 +205,9 @@ pub struct Resolve {
     pub operator: String,
     /// Why; never empty.
     pub reason: String,
+    /// How often it was admitted when the person looked; the verdict is on that and nothing later. `None`:
+    /// on whatever stands.
+    pub seen: Option<u32>,
     /// When.
     pub at: Moment,
 }
@@ -446,6 +463,8 @@ pub enum Resolved {
     AlreadyNotApplied,
     /// An attempt of a living instance is under way and not overdue.
     StillInFlight,
+    /// It was settled, or admitted again, since the person looked: this is its state.
+    MovedOn(State),
 }
 
 /// What an operator who steered a resource is answered.

@@ -9,8 +9,8 @@
 use super::admission;
 use super::broken::{Rule, broken};
 use super::command::{
-    Changes, Command, Decision, Event, Grant, Note, Park, Record as RecordCommand, Recorded, Reply,
-    RequestChange, Resend, ResendReply, Resolution, Resolve, Resolved,
+    Attended, Changes, Command, Decision, Event, Grant, Note, Park, Record as RecordCommand,
+    Recorded, Reply, RequestChange, Resend, ResendReply, Resolution, Resolve, Resolved,
 };
 use super::fence::Fence;
 use super::ids::{AttemptId, Round};
@@ -18,7 +18,7 @@ use super::operation::{
     Attempt, AttemptEnd, Completion, Effect, KeyUse, Operation, Parked, State, WhyNot,
 };
 use super::outcome::{AnswerClass, Evidence, Provenance, Verdict};
-use super::plan;
+use super::plan::{self, Licence};
 use super::steer;
 use super::time::Moment;
 use super::undo;
@@ -129,13 +129,16 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
     let Some(before) = operation_of(view) else {
         return unchanged(Reply::Resend(ResendReply::Settled(None)));
     };
-    match before.state {
-        State::Intended | State::Uncertain => {}
-        State::NeedsAttention(_) | State::NotApplied(_) | State::Completed(_) => {
-            return unchanged(Reply::Resend(ResendReply::Settled(Some(
-                before.state.clone(),
-            ))));
-        }
+    let is_asked_for = match before.state {
+        State::Intended | State::Uncertain => true,
+        // It waits for a person, and here is one.
+        State::NeedsAttention(_) => resend.attended.is_some(),
+        State::NotApplied(_) | State::Completed(_) => false,
+    };
+    if !is_asked_for {
+        return unchanged(Reply::Resend(ResendReply::Settled(Some(
+            before.state.clone(),
+        ))));
     }
     let live = before.has_live_attempt(&view.living, &resend.at);
     // A request for an attempt that is written twice gets one attempt.
@@ -143,7 +146,12 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
     if repeated || (live && !broken(Rule::OneAttemptAtATime)) {
         return unchanged(Reply::Resend(ResendReply::NotNow));
     }
-    let room = match plan::room_for_resend(before, view.fence.as_ref(), &view.lease, &resend.at) {
+    let licence = match &resend.attended {
+        Some(attended) if attended.send => Licence::Person,
+        Some(_) | None => Licence::None,
+    };
+    let (fence, lease) = (view.fence.as_ref(), &view.lease);
+    let room = match plan::room_for(before, fence, lease, &resend.at, licence) {
         Ok(room) => room,
         Err(obstacle) => return unchanged(Reply::Resend(ResendReply::Forbidden(obstacle))),
     };
@@ -182,8 +190,14 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
         look_again: false,
         request: Some(std::sync::Arc::new(request)),
     };
+    let asked = match &resend.attended {
+        Some(Attended {
+            operator, reason, ..
+        }) => format!(", as {operator} asked: {reason}"),
+        None => String::new(),
+    };
     let text = format!(
-        "sending the stored bytes again under the same key (resend {})",
+        "sending the stored bytes again under the same key (resend {}){asked}",
         operation.resends
     );
     let event = line(&operation, resend.at, Some(resend.attempt), text);
@@ -266,6 +280,10 @@ fn resolve(view: &View, resolve: &Resolve) -> Decision {
     let Some(before) = operation_of(view) else {
         return refuse(Resolved::Unknown);
     };
+    let has_moved_on = |seen| before.admitted != seen || !before.state.is_unsettled();
+    if resolve.seen.is_some_and(has_moved_on) {
+        return refuse(Resolved::MovedOn(before.state.clone()));
+    }
     match (&before.state, &resolve.verdict) {
         (State::Completed(completion), _) if !broken(Rule::VerdictLeavesCompleted) => {
             let Completion {

@@ -6,8 +6,10 @@
 //! What it does not do: know which operations are unsettled (`view`), or decide an admission
 //! (`decide`).
 
+use std::sync::Arc;
+
 use super::broken::{Rule, broken};
-use super::command::{Presented, TokenField};
+use super::command::{Presented, Steering, TokenField};
 use super::ids::{
     AcquisitionId, AdmissionNumber, FencingToken, Incarnation, OperationKey, ResourceKey, Sequence,
     TokenSource,
@@ -15,6 +17,7 @@ use super::ids::{
 use super::lease::LeaseFacts;
 use super::policy::{FencePolicy, Order, TokenMode};
 use super::rejection::{Rejection, UnknownToken};
+use super::time::Moment;
 
 /// The durable record of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +47,25 @@ pub struct Fence {
     pub cut_off: AdmissionNumber,
     /// The latest admissions, by what they must be ordered with.
     pub latest: Latest,
+    /// What persons did to it, oldest first: the last few. No rule reads them.
+    pub interventions: Arc<[Intervention]>,
 }
+
+/// What a person did to a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Intervention {
+    /// What.
+    pub how: Steering,
+    /// Who.
+    pub operator: String,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: Moment,
+}
+
+/// So many interventions are kept with a fence: it is read with every admission.
+pub const INTERVENTIONS: usize = 4;
 
 /// The latest admissions of a resource; enough to tell whether a resend could overtake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -99,6 +120,7 @@ impl Fence {
             admissions: AdmissionNumber::default(),
             cut_off: AdmissionNumber::default(),
             latest: Latest::default(),
+            interventions: Arc::default(),
         }
     }
 

@@ -40,6 +40,7 @@ pub mod policy;
 pub mod proofs;
 pub mod pulse;
 pub mod rejection;
+pub mod remaining;
 mod repeat;
 pub mod settling;
 pub mod share;

@@ -216,19 +216,45 @@ pub fn room_for_void(
     Ok(room)
 }
 
-/// How long from `now` a resend's first byte may leave at the latest, or why there is to be none.
+/// Who says that a resend may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Licence {
+    /// Nobody: it is made unattended, by the settle policy.
+    None,
+    /// A person, who looked. Neither a cut-off nor the policy stands in the way then; what no person can
+    /// know better than the record does: order, the key's lifetime, the lease, the bytes.
+    Person,
+}
+
+/// How long from `now` an unattended resend's first byte may leave at the latest, or why there is to be
+/// none.
 pub fn room_for_resend(
     operation: &Operation,
     fence: Option<&Fence>,
     lease: &LeaseFacts,
     now: &Moment,
 ) -> Result<Millis, Parked> {
-    let (Some(resend), Some(key), true) = (
-        operation.settle.steps.send_again(),
-        operation.settle.key,
-        operation.settle.capability.idempotent || broken(Rule::ResendNeedsDeduplication),
-    ) else {
+    room_for(operation, fence, lease, now, Licence::None)
+}
+
+/// The same by whoever says so.
+pub fn room_for(
+    operation: &Operation,
+    fence: Option<&Fence>,
+    lease: &LeaseFacts,
+    now: &Moment,
+    licence: Licence,
+) -> Result<Millis, Parked> {
+    let attended = licence == Licence::Person;
+    let deduplicates =
+        operation.settle.capability.idempotent || broken(Rule::ResendNeedsDeduplication);
+    let (Some(key), true) = (operation.settle.key, deduplicates) else {
         return Err(Parked::NoStep);
+    };
+    let attempts = match operation.settle.steps.send_again() {
+        Some(resend) => resend.attempts,
+        None if attended => 0,
+        None => return Err(Parked::NoStep),
     };
     if operation.settling.void.is_some() && !broken(Rule::UndoIsTheLast) {
         return Err(Parked::UndoUnclear);
@@ -236,7 +262,7 @@ pub fn room_for_resend(
     if !operation.request_kept {
         return Err(Parked::RequestNotKept);
     }
-    may_go_out_of_turn(operation, fence)?;
+    may_go_out_of_turn(operation, fence, licence)?;
     let mut room = room_in_lifetime(operation, key.lifetime, now)?;
     if operation.require == Ownership::Current && !broken(Rule::ResendNeedsLiveLease) {
         let live = lease.live.as_ref().ok_or(Parked::NotCurrent)?;
@@ -245,17 +271,22 @@ pub fn room_for_resend(
             return Err(Parked::NotCurrent);
         }
     }
-    if operation.resends >= resend.attempts && !broken(Rule::ResendsAreCounted) {
+    if operation.resends >= attempts && !attended && !broken(Rule::ResendsAreCounted) {
         return Err(Parked::ResendsUsedUp);
     }
     Ok(room)
 }
 
-fn may_go_out_of_turn(operation: &Operation, fence: Option<&Fence>) -> Result<(), Parked> {
+fn may_go_out_of_turn(
+    operation: &Operation,
+    fence: Option<&Fence>,
+    licence: Licence,
+) -> Result<(), Parked> {
+    let attended = licence == Licence::Person;
     let Some(place) = &operation.place else {
         return match operation.order {
             Order::Free => Ok(()),
-            Order::Strict if broken(Rule::ResendNeedsOrder) => Ok(()),
+            Order::Strict if attended || broken(Rule::ResendNeedsOrder) => Ok(()),
             Order::Strict => Err(Parked::NotOrdered),
         };
     };
@@ -263,7 +294,7 @@ fn may_go_out_of_turn(operation: &Operation, fence: Option<&Fence>) -> Result<()
     let fence = fence.ok_or(Parked::CutOff)?;
     let cut_off =
         fence.cancelled || place.number <= fence.cut_off || place.incarnation < fence.incarnation;
-    if cut_off && !broken(Rule::CutOffIsNotResent) {
+    if cut_off && !attended && !broken(Rule::CutOffIsNotResent) {
         return Err(Parked::CutOff);
     }
     if fence.overtaken(

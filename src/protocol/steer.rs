@@ -10,7 +10,7 @@
 use super::broken::{Rule, broken};
 use super::command::{Changes, Decision, Event, Reply, Steer, Steered, Steering};
 use super::decide::fence_or_unseen;
-use super::fence::Fence;
+use super::fence::{Fence, INTERVENTIONS, Intervention};
 use super::view::View;
 
 pub(super) fn steer(view: &View, steer: &Steer) -> Decision {
@@ -28,6 +28,11 @@ pub(super) fn steer(view: &View, steer: &Steer) -> Decision {
             };
         }
         Steering::Reopen => fence.reopen(),
+    }
+    // Whoever says what stands already leaves it as it is: the first one did it.
+    let as_it_was = view.fence.as_ref() == Some(&fence);
+    if !as_it_was {
+        fence.note(steer);
     }
     let events = view
         .unsettled
@@ -50,7 +55,7 @@ pub(super) fn steer(view: &View, steer: &Steer) -> Decision {
         in_flight: view.unsettled.to_vec(),
     });
     let changes = Changes {
-        fence: (view.fence.as_ref() != Some(&fence)).then_some(fence),
+        fence: (!as_it_was).then_some(fence),
         events,
         ..Changes::default()
     };
@@ -68,6 +73,20 @@ impl Fence {
         }
     }
 
+    /// Who did what to it, for whoever asks later. The last few are kept.
+    fn note(&mut self, steer: &Steer) {
+        let intervention = Intervention {
+            how: steer.how,
+            operator: steer.operator.clone(),
+            reason: steer.reason.clone(),
+            at: steer.at,
+        };
+        let known = self.interventions.len();
+        let earlier = self.interventions.iter();
+        let kept = earlier.skip(known.saturating_add(1).saturating_sub(INTERVENTIONS));
+        self.interventions = kept.cloned().chain([intervention]).collect();
+    }
+
     /// A new incarnation. The mark stays, and stays closed: the next token must be above it.
     fn reopen(&mut self) {
         self.incarnation.0 = self.incarnation.0.saturating_add(1);
@@ -77,7 +96,7 @@ impl Fence {
 
 impl Steering {
     /// For a person.
-    fn past(self) -> &'static str {
+    pub fn past(self) -> &'static str {
         match self {
             Self::Cancel => "cancelled",
             Self::Advance => "advanced",

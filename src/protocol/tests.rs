@@ -226,6 +226,27 @@ impl World {
             attempt: self.attempt(),
             dispatch: Millis(5_000),
             overdue_after: Millis(45_000),
+            attended: None,
+            at: self.now(),
+        };
+        match self.apply(&Command::Resend(resend)) {
+            Reply::Resend(reply) => reply,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// As a person asks; `send`: also where only a person may.
+    fn attend(&mut self, key: &OperationKey, send: bool) -> ResendReply {
+        let resend = Resend {
+            key: key.clone(),
+            attempt: self.attempt(),
+            dispatch: Millis(5_000),
+            overdue_after: Millis(45_000),
+            attended: Some(Attended {
+                operator: "alice".to_owned(),
+                reason: "the bank has no trace of it".to_owned(),
+                send,
+            }),
             at: self.now(),
         };
         match self.apply(&Command::Resend(resend)) {
@@ -235,11 +256,21 @@ impl World {
     }
 
     fn resolve(&mut self, key: &OperationKey, verdict: Resolution) -> Resolved {
+        self.resolve_as_seen(key, verdict, None)
+    }
+
+    fn resolve_as_seen(
+        &mut self,
+        key: &OperationKey,
+        verdict: Resolution,
+        seen: Option<u32>,
+    ) -> Resolved {
         let resolve = Resolve {
             key: key.clone(),
             verdict,
             operator: "alice".to_owned(),
             reason: "looked at the provider's ledger".to_owned(),
+            seen,
             at: self.now(),
         };
         match self.apply(&Command::Resolve(resolve)) {
@@ -476,6 +507,7 @@ fn is_stale(ruling: &Ruling) -> bool {
 }
 
 mod admission;
+mod attended;
 mod company;
 mod evidence;
 mod finding;

@@ -13,7 +13,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::Either;
 use hyper::body::Incoming;
 
-use super::front::{Content, Front, whole};
+use super::front::{Content, Front};
 use crate::config::{Mode, Protect};
 use crate::expression::PathParams;
 use crate::observe::watch::Seen;
@@ -116,7 +116,7 @@ impl Front {
                     "a request that was only forwarded was not answered"
                 );
                 Err(Failed {
-                    answer: whole(broken_pass(&error), &method),
+                    answer: self.told(broken_pass(&error), &method),
                     evidence: evidence_of(&error),
                 })
             }

@@ -13,10 +13,12 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
+use super::detached;
 use super::pipeline::Effect;
 use super::told::{Counted, Teller, Told};
 use crate::config::{Config, Protect};
-use crate::dispatch::attempt::Dispatcher;
+use crate::dispatch::arrivals::Peer;
+use crate::dispatch::attempt::{Dispatcher, Granted};
 use crate::dispatch::gateway::Gateway;
 use crate::dispatch::turnstile::Names;
 use crate::expression::PathParams;
@@ -35,6 +37,7 @@ use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Original, Scope, Unidentified, identify};
 use crate::wire::overheard::Overheard;
+use crate::wire::prefer;
 use crate::wire::problem::{self, About, Fault, Row};
 use crate::wire::reply::Reply;
 use crate::wire::route::{Routed, Router};
@@ -171,19 +174,33 @@ impl Front {
                 self.protect((request, caller), name, &params, protect)
                     .await
             }
-            Err(fault) => whole(problem::fault(&fault, About::default()), &method),
+            Err(fault) => self.told(problem::fault(&fault, About::default()), &method),
         }
+    }
+
+    /// A whole answer, as callers of this upstream understand it.
+    pub(super) fn told(&self, reply: Reply, method: &Method) -> Response<Content> {
+        whole(self.spoken(reply), method)
+    }
+
+    fn spoken(&self, reply: Reply) -> Reply {
+        let worker = self.shared.config.worker;
+        reply.based_at(worker).shaped(&self.gateway.config.errors)
     }
 
     /// An effect: its content is read, its identity found, and then it is carried out.
     async fn protect(
         &self,
-        (request, caller): (Request<Incoming>, &Caller),
+        (mut request, caller): (Request<Incoming>, &Caller),
         name: &str,
         params: &PathParams,
         protect: &Arc<Protect>,
     ) -> Response<Content> {
         let (method, version) = (request.method().clone(), request.version());
+        let peer = request.extensions().get::<Peer>().copied();
+        // Whoever does not wait needs somewhere to ask.
+        let worker = self.shared.config.worker;
+        let preferred = worker.and_then(|_| prefer::take_asynchronous(request.headers_mut()));
         let route = &RouteLabels::new(name, self.gateway.config.id.as_str());
         let metrics = &self.shared.dispatcher.metrics;
         let (identified, original) = match self.identify((request, caller), params, protect).await {
@@ -197,12 +214,14 @@ impl Front {
                     reason = refused.name(),
                     "refused before it was identified"
                 );
-                return whole(refused.reply(), &method);
+                return self.told(refused.reply(), &method);
             }
         };
         if identified.origin == IdentityOrigin::Fresh {
             metrics.without_identity();
         }
+        let arrivals = &self.shared.dispatcher.arrivals;
+        let (arrived, repeat) = arrivals.arrive(&identified.key, peer.unwrap_or_default());
         let teller = Teller {
             resource: identified.resource().cloned(),
             uncertain_status: StatusCode::from_u16(protect.uncertain_status)
@@ -218,23 +237,25 @@ impl Front {
             original,
             fingerprints: self.shared.fingerprint_key.clone(),
             names: self.shared.names.clone(),
+            repeat,
+            granted: Granted::default(),
             // Before HTTP/1.1 an answer of unknown length ends with its connection, broken or not.
             sees_breaks: version >= http::Version::HTTP_11,
         };
-        let (told, observed) = effect.run().await;
-        told.counted.count(metrics, route);
-        if let Counted::Rejected(reason) = told.counted {
-            log_refusal(&effect.identified, reason);
-        }
-        let mut findings = signs::of_request(&effect.identified);
-        if let Some(rejection) = observed {
-            metrics.would_refuse(route, Row::of_rejection(&rejection).name());
-            findings.push(signs::let_pass(&rejection));
-        }
-        findings.extend(told.counted.finding());
-        let id = Some(&effect.identified.key.id);
-        self.count(name, Treatment::Enforced, &method, id, &findings);
-        respond(told, &method)
+        let asked = Asking {
+            front: self.clone(),
+            effect,
+            route: route.clone(),
+            name: name.to_owned(),
+            method: method.clone(),
+        };
+        let told = match preferred {
+            None => asked.run().await,
+            Some(preferred) => detached::run(asked, preferred).await,
+        };
+        arrived.answered();
+        let reply = self.spoken(told.reply);
+        respond(Told { reply, ..told }, &method)
     }
 
     /// For the report.
@@ -310,6 +331,37 @@ impl Front {
         let identified = identify(scope, effect)?;
         let params = params.clone();
         Ok((identified, Original { params, head, body }))
+    }
+}
+
+/// A request for an effect, and how it is accounted for.
+pub(super) struct Asking {
+    front: Front,
+    pub(super) effect: Effect,
+    route: RouteLabels,
+    name: String,
+    method: Method,
+}
+
+impl Asking {
+    /// Carries it out, and counts it once it has an answer.
+    pub(super) async fn run(&self) -> Told {
+        let Self { front, effect, .. } = self;
+        let metrics = &front.shared.dispatcher.metrics;
+        let (told, observed) = effect.run().await;
+        told.counted.count(metrics, &self.route);
+        if let Counted::Rejected(reason) = told.counted {
+            log_refusal(&effect.identified, reason);
+        }
+        let mut findings = signs::of_request(&effect.identified);
+        if let Some(rejection) = observed {
+            metrics.would_refuse(&self.route, Row::of_rejection(&rejection).name());
+            findings.push(signs::let_pass(&rejection));
+        }
+        findings.extend(told.counted.finding());
+        let id = Some(&effect.identified.key.id);
+        front.count(&self.name, Treatment::Enforced, &self.method, id, &findings);
+        told
     }
 }
 

@@ -29,6 +29,7 @@ use tower::{Service, ServiceBuilder, ServiceExt as _};
 use super::doors::{Generation, InForce};
 use super::front::{self, Content};
 use super::tls::{InboundTls, Opened};
+use crate::dispatch::arrivals::Peer;
 use crate::dispatch::live::Live;
 use crate::telemetry::errors::chain;
 use crate::wire::caller::Caller;
@@ -58,6 +59,7 @@ type Asked = (Request<Incoming>, Origin);
 #[derive(Clone)]
 struct Origin {
     caller: Caller,
+    peer: Peer,
     accepted: Arc<Generation>,
 }
 
@@ -76,7 +78,8 @@ pub(super) async fn serve(
     let requests = ServiceBuilder::new()
         .load_shed()
         .concurrency_limit(REQUESTS)
-        .service_fn(move |(request, from): Asked| {
+        .service_fn(move |(mut request, from): Asked| {
+            request.extensions_mut().insert(from.peer);
             let now = answering.now();
             async move {
                 // It was on its way while its connection's time ended.
@@ -88,13 +91,14 @@ pub(super) async fn serve(
         });
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connected = 0_u64;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = closing.cancelled() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _peer)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // One connection's own end is no reason to stop; want of descriptors passes.
                 tracing::warn!(error = %error, "a connection could not be accepted");
@@ -109,7 +113,12 @@ pub(super) async fn serve(
         let now = in_force.now();
         let tls = now.behind.tls.clone();
         let accepted = Arc::clone(&now.connections);
-        let served = connection(stream, tls, requests.clone(), accepted);
+        connected = connected.saturating_add(1);
+        let peer = Peer {
+            address: Some(address.ip()),
+            connection: connected,
+        };
+        let served = connection(stream, tls, requests.clone(), (accepted, peer));
         connections.spawn(async move {
             served.await;
             drop(slot);
@@ -125,7 +134,7 @@ async fn connection<S>(
     stream: TcpStream,
     tls: Option<InboundTls>,
     requests: S,
-    accepted: Arc<Generation>,
+    (accepted, peer): (Arc<Generation>, Peer),
 ) where
     S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
     S::Future: Send,
@@ -133,15 +142,19 @@ async fn connection<S>(
     // Small answers leave at once.
     let _refused = stream.set_nodelay(true);
     match tls {
-        None => speak(stream, Origin::nobody(accepted), requests).await,
+        None => speak(stream, Origin::nobody(accepted, peer), requests).await,
         // Boxed: a handshake's state is large, and no concern of listeners without it.
-        Some(tls) => Box::pin(secure(stream, tls, requests, accepted)).await,
+        Some(tls) => Box::pin(secure(stream, tls, requests, (accepted, peer))).await,
     }
 }
 
 /// The same after a handshake. One that is not over when the connection's time is never will be.
-async fn secure<S>(stream: TcpStream, tls: InboundTls, requests: S, accepted: Arc<Generation>)
-where
+async fn secure<S>(
+    stream: TcpStream,
+    tls: InboundTls,
+    requests: S,
+    (accepted, from): (Arc<Generation>, Peer),
+) where
     S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
     S::Future: Send,
 {
@@ -152,13 +165,18 @@ where
     };
     match opened {
         Ok(Opened::Secure(stream, caller)) => {
-            speak(stream, Origin { caller, accepted }, requests).await;
+            let origin = Origin {
+                caller,
+                peer: from,
+                accepted,
+            };
+            speak(stream, origin, requests).await;
         }
         Ok(Opened::InTheClear(stream)) => {
             let told = tower::service_fn(|(request, _): Asked| async move {
                 Ok::<_, Infallible>(front::in_the_clear(request.method()))
             });
-            speak(stream, Origin::nobody(accepted), told).await;
+            speak(stream, Origin::nobody(accepted, from), told).await;
         }
         Err(error) => {
             // His certificate is to be mended, and the address is how to find him.
@@ -170,9 +188,10 @@ where
 
 impl Origin {
     /// Who nothing is known of.
-    fn nobody(accepted: Arc<Generation>) -> Self {
+    fn nobody(accepted: Arc<Generation>, peer: Peer) -> Self {
         Self {
             caller: Caller::default(),
+            peer,
             accepted,
         }
     }

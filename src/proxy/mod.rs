@@ -1,7 +1,8 @@
 //! The reverse proxy: what stands between a worker and the API it calls.
 //!
 //! What lives here: [`doors`] are opened and closed, `listener` accepts ([`tls`] with a handshake), [`front`] reads a request and chooses its way, `pipeline`
-//! carries an effect out, `joining` waits for somebody else's attempt, `reply` tells the caller; [`callbacks`] takes what an upstream tells of its own accord.
+//! carries an effect out, `joining` waits for somebody else's attempt, `detached` does not wait, `reply` tells the
+//! caller; [`callbacks`] takes what an upstream tells of its own accord.
 //!
 //! What always holds: nothing that matches an effect goes upstream but through the pipeline; whatever
 //! goes wrong here, a caller that is still there gets a complete answer, or sees that it is not.
@@ -10,6 +11,7 @@
 //! same front).
 
 pub mod callbacks;
+mod detached;
 pub mod doors;
 mod forward;
 pub mod front;

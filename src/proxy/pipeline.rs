@@ -17,11 +17,12 @@ use super::joining::{self, Join, Joined};
 use super::told::{Teller, Told};
 use crate::clock;
 use crate::config::Protect;
-use crate::dispatch::attempt::{Asked, Dispatcher, Report};
+use crate::dispatch::arrivals::Repeat;
+use crate::dispatch::attempt::{Asked, Dispatcher, Granted, Report};
 use crate::dispatch::gateway::Gateway;
 use crate::dispatch::turnstile::Names;
 use crate::dispatch::waiters::{Ended, Ticket};
-use crate::protocol::command::{Admission, Ruling};
+use crate::protocol::command::{Admission, Note, Ruling};
 use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{IdentityOrigin, State};
 use crate::protocol::outcome::{Evidence, Interruption, Unsent};
@@ -55,6 +56,10 @@ pub(super) struct Effect {
     pub(super) fingerprints: FingerprintKey,
     /// What it was identified by.
     pub(super) names: Names,
+    /// What was seen of it, if it is a repeat.
+    pub(super) repeat: Option<Repeat>,
+    /// Told once its operation goes on without it.
+    pub(super) granted: Granted,
     /// Can its caller see where an answer breaks off? Then one that is too large to keep is passed on.
     pub(super) sees_breaks: bool,
 }
@@ -125,6 +130,8 @@ impl Effect {
                     if uncertain {
                         self.reconciler.wake(&joined);
                     }
+                    self.granted.tell(&joined);
+                    self.note_repeat(&joined);
                     let asked = joining::Asked {
                         own: key,
                         joined,
@@ -215,7 +222,9 @@ impl Effect {
         // Its time runs from here: what waited for a config is not late.
         let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
         let admit = self.identified.admit(attempt, at, connection.is_some());
-        match self.dispatcher.ask(admit, connection, load, names).await {
+        let granted = self.granted.clone();
+        let asked = self.dispatcher.ask(admit, connection, load, names, granted);
+        match asked.await {
             Some(Ok(Asked::Made(admission, report))) => Ok((*admission, Some(*report))),
             // The connection, if any, goes back before anybody waits.
             Some(Ok(Asked::Ruled(admission, connection))) => {
@@ -307,6 +316,25 @@ impl Effect {
                     reconciler.wake(&ended.key);
                 },
                 () = supervisor.draining() => {}
+            }
+        });
+    }
+
+    /// Which layer asks again while nobody knows the outcome yet, for whoever looks for it later: a hint, so
+    /// that nobody waits for it.
+    fn note_repeat(&self, joined: &OperationKey) {
+        let Some(repeat) = &self.repeat else {
+            return;
+        };
+        let note = Note {
+            key: joined.clone(),
+            text: repeat.text().to_owned(),
+            at: self.dispatcher.clock.now(),
+        };
+        let register = self.dispatcher.register.clone();
+        self.dispatcher.supervisor.background(async move {
+            if let Err(error) = register.note(note).await {
+                tracing::debug!(error = %error, "a repeat was not noted");
             }
         });
     }

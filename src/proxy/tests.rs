@@ -16,7 +16,7 @@ use super::pipeline::Effect;
 use super::told::{Teller, Told};
 use crate::clock::Clock;
 use crate::config::{self, Protect, Route};
-use crate::dispatch::attempt::Dispatcher;
+use crate::dispatch::attempt::{Dispatcher, Granted};
 use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::{Names, Turnstile};
@@ -185,6 +185,10 @@ impl Backend for Interrupted {
         self.inner.summary()
     }
 
+    fn pressing(&self) -> Pending<'_, crate::store::Pressing> {
+        self.inner.pressing()
+    }
+
     fn ready(&self) -> Pending<'_, ()> {
         self.inner.ready()
     }
@@ -258,6 +262,7 @@ impl Bench {
             metrics: Metrics::new(),
             record_timeout: Duration::from_secs(2),
             attempts: Arc::new(AtomicU64::new(1)),
+            arrivals: crate::dispatch::arrivals::Arrivals::default(),
         };
         let known = Arc::new(Gateways::new(gateways.iter().map(Arc::clone)));
         let reconciler = Reconciler::new(dispatcher.clone(), known);
@@ -363,6 +368,8 @@ impl Bench {
             original,
             fingerprints: FingerprintKey::new(&[7; 32]),
             names: names.clone(),
+            repeat: None,
+            granted: Granted::default(),
             sees_breaks: true,
         };
         effect.run().await.0

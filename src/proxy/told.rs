@@ -55,6 +55,11 @@ pub(super) enum Counted {
 }
 
 impl Told {
+    /// Its operation goes on without its caller. It counts once it has ended.
+    pub(super) fn accepted(key: &OperationKey) -> Self {
+        Self::whole(Reply::accepted(key), Counted::Answered(Answered::Uncertain))
+    }
+
     /// The caller had no key, and is told of an equal request that had none either.
     pub(super) fn joined_blindly(mut self) -> Self {
         let value = HeaderValue::from_static("blind-retry");

@@ -12,11 +12,14 @@
 //! What it does not do: answer callers.
 
 mod asking;
+mod attended;
 mod breaker;
 pub mod callback;
 pub mod standing;
 mod steps;
 mod undoing;
+
+pub use attended::Attending;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -209,7 +209,7 @@ impl Reconciler {
     }
 
     /// The step closes the attempt first: late answers are read until then, and not after.
-    async fn close_listener(&self, key: &OperationKey) {
+    pub(super) async fn close_listener(&self, key: &OperationKey) {
         let mut ticket = self.dispatcher.waiters.watch(key);
         self.dispatcher.waiters.ask_to_close(key);
         // Whether or not it answered in time, the operation is read and planned afresh.
@@ -256,6 +256,7 @@ impl Reconciler {
             attempt: self.dispatcher.next_attempt(),
             dispatch: timeouts.dispatch,
             overdue_after: timeouts.overdue_after(),
+            attended: None,
             at: self.dispatcher.clock.now(),
         };
         match self.dispatcher.register.resend(resend).await? {
@@ -308,7 +309,7 @@ impl Reconciler {
         }
     }
 
-    async fn note_settled(&self, before: &Operation, ended: bool) {
+    pub(super) async fn note_settled(&self, before: &Operation, ended: bool) {
         if !ended {
             return;
         }
@@ -381,12 +382,13 @@ impl Reconciler {
     }
 }
 
-const OTHERWISE: &str = "the config no longer sends it under its key, or puts other things into it";
+pub(super) const OTHERWISE: &str =
+    "the config no longer sends it under its key, or puts other things into it";
 
 /// A resend under another key, or under none, would be another effect; other bytes under the same key are
 /// refused, or worse. A start asks nobody whether a config may say so. Which effect it is of is known once
 /// its bytes are at hand; here, whether there is any that it can be.
-fn is_sent_otherwise(operation: &Operation, now: &Upstream) -> bool {
+pub(super) fn is_sent_otherwise(operation: &Operation, now: &Upstream) -> bool {
     let Some(own) = operation.settle.key else {
         return false;
     };

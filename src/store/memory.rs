@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::load::{self, Rows, is_applied};
 use super::{
-    Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
+    Backend, LOOKED_AT, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored,
+    StoredResource, Summary,
 };
 use crate::protocol::command::{Admit, Changes, Command, Event, Reply, RequestChange};
 use crate::protocol::decide::decide;
@@ -301,6 +302,19 @@ impl Backend for MemoryBackend {
                     .collect(),
                 oldest_unsettled: oldest.map(|operation| operation.first_seen),
                 epoch: tables.epoch,
+            })
+        })
+    }
+
+    fn pressing(&self) -> Pending<'_, Pressing> {
+        Box::pin(async move {
+            let by_state = super::unsettled_of(&self.summary().await?.by_state);
+            let tables = self.tables();
+            let all = tables.operations.values();
+            let unsettled = all.filter(|operation| operation.state.is_unsettled());
+            Ok(Pressing {
+                by_state,
+                oldest: unsettled.take(LOOKED_AT).cloned().collect(),
             })
         })
     }

@@ -31,7 +31,7 @@ use std::sync::{Arc, Weak};
 
 use crate::protocol::command::{
     Admission, Admit, Command, Event, Grant, Note, Park, Record, Recorded, Reply, Resend,
-    ResendReply, Resolve, Resolved, Ruling,
+    ResendReply, Resolve, Resolved, Ruling, Steer, Steered,
 };
 use crate::protocol::fence::Fence;
 use crate::protocol::finding::{Finding, Weighed};
@@ -123,6 +123,18 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Counts by state, and the oldest unsettled operation.
     fn summary(&self) -> Pending<'_, Summary>;
+
+    /// What is unsettled, as whoever watches it asks every few seconds: at a cost that does not grow with how
+    /// much it is.
+    fn pressing(&self) -> Pending<'_, Pressing> {
+        Box::pin(async {
+            let oldest = self.in_doubt(0, LOOKED_AT).await?;
+            Ok(Pressing {
+                by_state: unsettled_of(&self.summary().await?.by_state),
+                oldest: oldest.into_iter().map(|(_, operation)| operation).collect(),
+            })
+        })
+    }
 
     /// What the register says of itself.
     fn about(&self) -> Pending<'_, About> {
@@ -262,6 +274,28 @@ pub struct Summary {
     pub oldest_unsettled: Option<Moment>,
     /// The epoch in force.
     pub epoch: u64,
+}
+
+/// What is unsettled, at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pressing {
+    /// How many operations stand in each unsettled state, by the contract's word; states without any are
+    /// absent. Where more than [`COUNTED`] are unsettled, of so many of the oldest at least.
+    pub by_state: Vec<(&'static str, u64)>,
+    /// The oldest ones by order of record, at most [`LOOKED_AT`].
+    pub oldest: Vec<Operation>,
+}
+
+/// So many of the oldest unsettled operations are looked at one by one.
+pub const LOOKED_AT: usize = 256;
+
+/// Up to so many unsettled operations are counted wherever a register has to look at each to count it.
+pub const COUNTED: u32 = 5_000;
+
+/// The unsettled states of a count.
+fn unsettled_of(by_state: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
+    let is_unsettled = |it: &&(&'static str, u64)| !matches!(it.0, "NOT_APPLIED" | "COMPLETED");
+    by_state.iter().filter(is_unsettled).copied().collect()
 }
 
 /// The states by the contract's words, in the order of an operation's life.
@@ -430,6 +464,14 @@ impl Register {
     pub async fn resolve(&self, resolve: Resolve) -> Result<Resolved, StoreError> {
         match self.backend.apply(Command::Resolve(resolve)).await? {
             Reply::Resolved(resolved) => Ok(resolved),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Cancels, advances or reopens a resource.
+    pub async fn steer(&self, steer: Steer) -> Result<Steered, StoreError> {
+        match self.backend.apply(Command::Steer(steer)).await? {
+            Reply::Steered(steered) => Ok(steered),
             other => Err(mismatched(&other)),
         }
     }

@@ -82,6 +82,7 @@ struct Inner {
     in_flight: Gauge,
     unsettled: Family<StateLabels, Gauge>,
     oldest_unsettled: Family<NoLabels, Gauge<f64, AtomicU64>>,
+    key_lifetime: Family<NoLabels, Gauge<f64, AtomicU64>>,
     settle: Histogram,
     store: StoreMetrics,
     reloads: Family<OneLabel, Counter>,
@@ -258,10 +259,28 @@ impl Metrics {
             .set(oldest.map_or(0.0, seconds));
     }
 
+    /// The least time that an upstream still remembers the key of an unsettled operation; `None`: there is no
+    /// such key, and no number.
+    pub fn key_lifetime_left(&self, least: Option<Millis>) {
+        match least {
+            Some(left) => {
+                let gauge = self.0.key_lifetime.get_or_create(&[]);
+                gauge.set(seconds(left));
+            }
+            None => self.0.key_lifetime.clear(),
+        }
+    }
+
     /// The register cannot be asked: the counts disappear rather than grow old.
     pub fn unsettled_unknown(&self) {
         self.0.unsettled.clear();
         self.0.oldest_unsettled.clear();
+        self.0.key_lifetime.clear();
+    }
+
+    /// How much evidence spoke against a recorded outcome since this process began.
+    pub fn contradictions(&self) -> u64 {
+        self.0.contradictions.get()
     }
 
     /// Everything in Prometheus' text format 0.0.4.
@@ -364,6 +383,12 @@ impl Inner {
                 r,
                 "oldest_unsettled_seconds",
                 "Age of the oldest unsettled operation; 0 without one",
+            ),
+            key_lifetime: counted(
+                r,
+                "key_lifetime_left_seconds",
+                "The least time that an upstream still remembers the key of an unsettled operation; absent \
+                 without one",
             ),
             settle: histogram(
                 r,

@@ -41,6 +41,7 @@ pub(super) fn upstream(effects: Vec<EffectRule>, unlisted: Unlisted) -> Upstream
         accept_close_framed: false,
         callbacks: None,
         fresh_connections: false,
+        errors: Vec::new(),
         principal: Vec::new(),
     }
 }

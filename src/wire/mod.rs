@@ -31,6 +31,7 @@ pub mod keys;
 pub mod meaning;
 mod members;
 pub mod overheard;
+pub mod prefer;
 pub mod principal;
 pub mod problem;
 pub mod question;
@@ -38,6 +39,7 @@ pub mod recorded;
 pub mod reply;
 pub mod route;
 mod selected;
+pub mod shaped;
 pub mod signed;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! `acquisition`, `sequence`, `last_sequence` (all as text), `predecessor`, `first`, `by`, and
 //! `differs` (names of members, as text).
 //!
-//! What it does not do: decide (`protocol`), or shape errors like a vendor's own.
+//! What it does not do: decide (`protocol`), or shape errors like a vendor's own (`shaped`).
 
 mod row;
 mod undone;
@@ -21,6 +21,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
 use super::reply::{Reply, Source};
+use super::shaped::Facts;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::rejection::Rejection;
 
@@ -165,6 +166,13 @@ fn written(row: Row, status: StatusCode, wording: &Wording, about: About<'_>) ->
         }
     }
     reply.body = document(row, status, wording, about);
+    reply.problem = Some(Box::new(Facts {
+        row,
+        detail: wording.detail.clone(),
+        operation: about
+            .operation
+            .map_or_else(String::new, |key| key.id.to_string()),
+    }));
     reply
 }
 
@@ -192,6 +200,9 @@ fn document(row: Row, status: StatusCode, wording: &Wording, about: About<'_>) -
     }
     Bytes::from(Value::Object(members).to_string())
 }
+
+#[cfg(test)]
+pub(in crate::wire) use tests::every_row;
 
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,16 @@
 //!
 //! What it does not do: choose what to say (`answer`, `problem`).
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::protocol::ids::OperationKey;
+use super::shaped::Facts;
+use crate::protocol::ids::{Incarnation, OperationKey, Principal};
 
 /// `Fencepost-Source`: who made this reply, see [`Source`].
 pub const SOURCE: HeaderName = HeaderName::from_static("fencepost-source");
@@ -51,6 +55,10 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// Its content.
     pub body: Bytes,
+    /// The problem that it tells, if it is one of the proxy's own.
+    pub(super) problem: Option<Box<Facts>>,
+    /// Does its `Location` say where the operation can be looked at?
+    located: bool,
 }
 
 impl Reply {
@@ -62,7 +70,40 @@ impl Reply {
             status,
             headers,
             body: Bytes::new(),
+            problem: None,
+            located: false,
         }
+    }
+
+    /// That the operation goes on, and where it can be looked at (RFC 7240, 4.1).
+    pub fn accepted(key: &OperationKey) -> Self {
+        let mut reply = Self::new(StatusCode::ACCEPTED, Source::Proxy);
+        let headers = &mut reply.headers;
+        let applied = HeaderValue::from_static("respond-async");
+        headers.insert(HeaderName::from_static("preference-applied"), applied);
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        reply.about(key);
+        reply.locate(key);
+        let told = serde_json::json!({
+            "operation": key.id.as_str(), "upstream": key.upstream.as_str(), "state": "INTENDED",
+        });
+        reply.body = Bytes::from(told.to_string());
+        reply
+    }
+
+    /// The same where operations are looked at on a listener of its own, at this address.
+    pub fn based_at(mut self, worker: Option<SocketAddr>) -> Self {
+        let (true, Some(worker)) = (self.located, worker) else {
+            return self;
+        };
+        let path = self.headers.get(LOCATION).and_then(|it| it.to_str().ok());
+        let whole = path.map(|path| HeaderValue::try_from(format!("http://{worker}{path}")));
+        if let Some(Ok(whole)) = whole {
+            self.headers.insert(LOCATION, whole);
+        }
+        self
     }
 
     /// Adds stored fields, after those already there. Names and values came from a header map, so
@@ -85,7 +126,8 @@ impl Reply {
     /// Says where the operation can be looked at.
     pub(super) fn locate(&mut self, key: &OperationKey) {
         if let Ok(path) = HeaderValue::try_from(location(key)) {
-            self.headers.insert(http::header::LOCATION, path);
+            self.headers.insert(LOCATION, path);
+            self.located = true;
         }
     }
 
@@ -144,7 +186,17 @@ pub fn location(key: &OperationKey) -> String {
         .remove(b'~');
     let upstream = utf8_percent_encode(key.upstream.as_str(), SEGMENT);
     let id = utf8_percent_encode(key.id.as_str(), SEGMENT);
-    format!("/v1/operations/{upstream}/{id}")
+    let mut path = format!("/v1/operations/{upstream}/{id}");
+    // Where others may share the id: which of them.
+    if let Principal::Hashed(digest) = &key.principal {
+        path.push_str("?principal=");
+        path.push_str(&format!("{:032x}", u128::from_be_bytes(*digest)));
+    }
+    if key.incarnation > Incarnation::default() {
+        path.push(if path.contains('?') { '&' } else { '?' });
+        path.push_str(&format!("incarnation={}", key.incarnation.0));
+    }
+    path
 }
 
 /// The id as a field value: exact where it is visible ASCII, as all ids named by callers are; what
@@ -195,6 +247,29 @@ mod tests {
             assert_eq!(reply.headers[http::header::LOCATION], *expected);
             assert_eq!(reply.headers[OPERATION], value);
         }
+    }
+
+    #[test]
+    fn an_address_tells_apart_whoever_shares_an_id_and_is_whole_where_it_can_be() {
+        let key = OperationKey {
+            principal: Principal::Hashed([0x0a; 16]),
+            incarnation: Incarnation(2),
+            ..operation("k")
+        };
+        let path = location(&key);
+        let digest = "0a".repeat(16);
+        let expected = format!("/v1/operations/bank%2Feu/k?principal={digest}&incarnation=2");
+        assert_eq!(path, expected);
+        let worker = Some("127.0.0.1:15010".parse().unwrap());
+        let told = Reply::accepted(&key).based_at(worker);
+        let whole = format!("http://127.0.0.1:15010{expected}");
+        assert_eq!(told.headers[LOCATION], *whole);
+        assert_eq!(told.headers["preference-applied"], "respond-async");
+        // An upstream's own address is its own.
+        let mut upstreams = Reply::new(StatusCode::CREATED, Source::Upstream);
+        let own = HeaderValue::from_static("/v1/operations/x/y");
+        upstreams.headers.insert(LOCATION, own.clone());
+        assert_eq!(upstreams.based_at(worker).headers[LOCATION], own);
     }
 
     /// B26: no content where HTTP has room for none, whatever is stored.

@@ -332,7 +332,9 @@ fn persist(world: &mut World, changes: Changes) {
         request,
         events: _,
     } = changes;
-    if let Some(fence) = fence {
+    if let Some(mut fence) = fence {
+        // No rule reads who did what to it.
+        fence.interventions = Arc::default();
         let number = number_of(&fence.resource.name);
         world.fences[number] = Some(Arc::new(fence));
     }

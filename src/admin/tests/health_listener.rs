@@ -1,6 +1,10 @@
 //! Liveness, readiness and metrics of a healthy, a broken and a draining instance.
 
-use super::{alice, get, house, refused};
+use serde_json::Value;
+
+use super::{StatusView, alice, get, house, refused};
+use crate::protocol::command::{Command, Park};
+use crate::protocol::operation::Parked;
 use crate::store::StoreError;
 
 #[tokio::test]
@@ -50,6 +54,31 @@ async fn a_draining_instance_is_alive_and_not_ready() {
     assert_eq!(ready.status, 503);
     assert!(ready.body.contains("draining"), "{}", ready.body);
     assert_eq!(get(house.health, "/livez", "Host: a\r\n").await.status, 200);
+}
+
+/// What waits for a person does not make an instance unready, and shows everywhere.
+#[tokio::test]
+async fn what_presses_shows_in_readiness_in_metrics_and_in_status() {
+    let house = house(alice()).await;
+    let key = house.left_behind("pay-1");
+    let park = Park {
+        key,
+        why: Parked::NoStep,
+        at: house.clock.now(),
+    };
+    house.stand_in.command(&Command::Park(park));
+    let ready = get(house.health, "/readyz", "Host: a\r\n").await;
+    assert_eq!(ready.status, 200);
+    let ready: Value = serde_json::from_str(&ready.body).unwrap();
+    assert_eq!(ready["unsettled"]["needs_attention"], 1);
+    assert_eq!(ready["contradictions"], 0);
+    let metrics = get(house.health, "/metrics", "Host: a\r\n").await.body;
+    let waiting = r#"fencepost_unsettled{state="NEEDS_ATTENTION"} 1"#;
+    assert!(metrics.contains(waiting), "{metrics}");
+    let status: StatusView = house.read("/status").await;
+    let counted = status.counted.unwrap();
+    assert_eq!(counted.operations.get("NEEDS_ATTENTION"), Some(&1));
+    assert_eq!(status.contradictions, None);
 }
 
 #[tokio::test]

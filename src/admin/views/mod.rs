@@ -8,20 +8,29 @@
 //! credentials at all.
 
 mod content;
+mod explained;
+mod many;
 mod operation;
 mod resource;
 mod status;
+mod story;
 mod words;
 
 pub use content::{ContentView, EventView, OperationDetail};
+pub use explained::{BlockerView, ExplainedView};
+pub use many::{ManyResolvedView, OneResolvedView};
 pub use operation::{
-    AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView,
+    AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView, SettlingView,
 };
-pub use resource::{ResourceDetail, ResourceList, ResourceView};
-pub use status::{CountedView, RegisterView, StatusView};
-pub(super) use words::{provenance, time, wall_time};
+pub use resource::{
+    InFlightView, InterventionView, ResourceDetail, ResourceList, ResourceView, SteeredView,
+};
+pub use status::{CountedView, PressingView, RegisterView, StatusView};
+pub use story::{LineView, MoveView, StoryView};
+pub use words::shell_word;
+pub(super) use words::{hex, provenance, time, wall_time};
 
-use crate::protocol::operation::{Operation, State};
+use crate::protocol::operation::{Attempt, AttemptEnd, Operation, State};
 use crate::protocol::time::{Millis, Moment};
 use crate::protocol::view::Living;
 
@@ -43,6 +52,19 @@ impl Looker {
             }
             state => state.word(),
         }
+    }
+
+    /// How long some attempt of it may still act by itself; `None`: none will.
+    fn may_act_for(&self, operation: &Operation) -> Option<Millis> {
+        let acting = |attempt: &&Attempt| {
+            attempt.end == AttemptEnd::Silent && attempt.is_live(&self.living, &self.now)
+        };
+        let attempts = operation.attempts.iter().filter(acting);
+        let left = attempts.map(|attempt| {
+            let age = self.now.age_at_most(&attempt.at).unwrap_or_default();
+            Millis(attempt.overdue_after.0.saturating_sub(age.0))
+        });
+        left.max()
     }
 
     /// Age by the best clock there is; 0 where the wall clock stepped back across a boot.

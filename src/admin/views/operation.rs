@@ -7,10 +7,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Looker;
-use super::words::{hex, interruption, order, origin, provenance, reason, time};
+use super::words::{hex, interruption, order, origin, provenance, reason, shell_word, time};
 use crate::protocol::ids::{OperationKey, Principal};
 use crate::protocol::operation::{Attempt, AttemptEnd, Completion, Operation, State};
 use crate::protocol::outcome::{Phase, Verdict};
+use crate::protocol::remaining;
 use crate::store::OperationPage;
 
 /// An operation, without bodies.
@@ -46,6 +47,9 @@ pub struct OperationView {
     pub key_first_used: Option<String>,
     /// How long the upstream remembers the key; null if not published, or without a key.
     pub key_lifetime_ms: Option<u64>,
+    /// How much of that is left while it is unsettled; null also where no attempt may have sent yet.
+    #[serde(default)]
+    pub key_lifetime_left_ms: Option<u64>,
     /// Attempts admitted, ever.
     pub admitted: u32,
     /// Resends among them.
@@ -124,6 +128,21 @@ pub struct ResolutionView {
     pub state: String,
 }
 
+/// What became of a request to settle now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettlingView {
+    /// Durable id of the upstream.
+    pub upstream: String,
+    /// Id of the operation.
+    pub id: String,
+    /// The state that it began in.
+    pub state: String,
+    /// `settling`, or `sent again`.
+    pub did: String,
+    /// The attempt that sends it again.
+    pub attempt: Option<String>,
+}
+
 /// Name of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyView {
@@ -159,6 +178,9 @@ impl OperationView {
             round: operation.key_use.round.0,
             key_first_used: operation.key_use.first.as_ref().map(|(_, at)| time(at)),
             key_lifetime_ms: lifetime.map(|length| length.0),
+            key_lifetime_left_ms: remaining::lifetime_of_key(operation, &looker.now)
+                .filter(|_| operation.state.is_unsettled())
+                .map(|left| left.0),
             admitted: operation.admitted,
             resends: operation.resends,
             attempts: operation
@@ -177,6 +199,18 @@ impl OperationView {
             first_seen: time(&operation.first_seen),
             changed: time(&operation.changed),
             age_ms: looker.age(&operation.first_seen).0,
+        }
+    }
+}
+
+impl OperationView {
+    /// Its name.
+    pub fn key(&self) -> KeyView {
+        KeyView {
+            upstream: self.upstream.clone(),
+            id: self.id.clone(),
+            principal: self.principal.clone(),
+            incarnation: self.incarnation,
         }
     }
 }
@@ -238,6 +272,19 @@ impl OutcomeView {
 }
 
 impl KeyView {
+    /// As a command names it, even where others share its id.
+    pub fn typed(&self) -> String {
+        let mut name = format!("{} {}", shell_word(&self.upstream), shell_word(&self.id));
+        if let Some(principal) = &self.principal {
+            name.push_str(" --principal ");
+            name.push_str(principal);
+        }
+        if self.incarnation > 0 {
+            name.push_str(&format!(" --incarnation {}", self.incarnation));
+        }
+        name
+    }
+
     /// Without its tenant, which is the instance's own.
     pub fn of(key: &OperationKey) -> Self {
         Self {

@@ -6,8 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::words::{time, wall_time};
 use super::{KeyView, Looker, OperationView};
-use crate::protocol::fence::Fence;
+use crate::protocol::fence::{Fence, Intervention};
+use crate::protocol::ids::OperationKey;
+use crate::protocol::operation::Operation;
+use crate::protocol::time::Millis;
 use crate::store::StoredResource;
 
 /// A fence.
@@ -35,6 +39,51 @@ pub struct ResourceView {
     pub admissions: u64,
     /// Operations admitted up to this number are never sent again.
     pub cut_off: u64,
+    /// What operators did to it, oldest first: the last few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interventions: Vec<InterventionView>,
+}
+
+/// What an operator did to a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterventionView {
+    /// When.
+    pub at: String,
+    /// `cancelled`, `advanced` or `reopened`.
+    pub did: String,
+    /// Who.
+    pub operator: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What an operator did to a resource, and what that leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SteeredView {
+    /// Name of the resource.
+    pub resource: String,
+    /// `cancelled`, `advanced` or `reopened`.
+    pub done: String,
+    /// The incarnation it is in now.
+    pub incarnation: u64,
+    /// Its mark, which never goes down; null: no token was ever presented for it.
+    pub token: Option<String>,
+    /// Operations that were admitted before and are not settled, in the order of their admission.
+    pub in_flight: Vec<InFlightView>,
+}
+
+/// An operation that was admitted before an operator stepped in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InFlightView {
+    /// Which.
+    #[serde(flatten)]
+    pub operation: KeyView,
+    /// Its state; null: the register does not say any more.
+    pub state: Option<String>,
+    /// Until then it may still act by itself; null: it will not.
+    pub may_act_until: Option<String>,
+    /// The same from now on.
+    pub may_act_for_ms: Option<u64>,
 }
 
 /// A fence with what stands in its way.
@@ -73,6 +122,37 @@ impl ResourceView {
             first_operation: fence.first.as_ref().map(KeyView::of),
             admissions: fence.admissions.0,
             cut_off: fence.cut_off.0,
+            interventions: fence
+                .interventions
+                .iter()
+                .map(InterventionView::of)
+                .collect(),
+        }
+    }
+}
+
+impl InterventionView {
+    fn of(intervention: &Intervention) -> Self {
+        Self {
+            at: time(&intervention.at),
+            did: intervention.how.past().to_owned(),
+            operator: intervention.operator.clone(),
+            reason: intervention.reason.clone(),
+        }
+    }
+}
+
+impl InFlightView {
+    /// As `looker` sees it. An attempt that is acting may send until its own time is up, and what it sent may
+    /// be answered until then; one whose end is known does nothing more.
+    pub fn of(key: &OperationKey, operation: Option<&Operation>, looker: &Looker) -> Self {
+        let for_ms = operation.and_then(|operation| looker.may_act_for(operation));
+        let until = |left: Millis| wall_time(looker.now.wall_ms.saturating_add(left.0));
+        Self {
+            operation: KeyView::of(key),
+            state: operation.map(|operation| looker.state_word(operation).to_owned()),
+            may_act_until: for_ms.map(until),
+            may_act_for_ms: for_ms.map(|left| left.0),
         }
     }
 }

@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::Looker;
 use super::words::{time, wall_time};
 use crate::protocol::operation::Operation;
-use crate::store::Summary;
+use crate::protocol::remaining;
+use crate::protocol::time::Moment;
 use crate::store::about::{About, Deed};
+use crate::store::{Pressing, Summary};
 
 /// The instance and its register.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +38,9 @@ pub struct StatusView {
     pub register: Option<RegisterView>,
     /// What stands in it; null: it does not answer.
     pub counted: Option<CountedView>,
+    /// Evidence against recorded outcomes since this process began; null: nobody runs on it.
+    #[serde(default)]
+    pub contradictions: Option<u64>,
 }
 
 /// The register as a whole.
@@ -62,6 +67,43 @@ pub struct DeedView {
     pub text: String,
 }
 
+/// What is unsettled, at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PressingView {
+    /// Operations whose attempt is under way, or was left by an instance.
+    pub intended: u64,
+    /// Operations that are being settled.
+    pub uncertain: u64,
+    /// Operations that wait for a person.
+    pub needs_attention: u64,
+    /// Age of the oldest one.
+    pub oldest_ms: Option<u64>,
+    /// The least time that an upstream still remembers the key of one of them; null without such a key.
+    pub key_lifetime_left_ms: Option<u64>,
+}
+
+impl PressingView {
+    /// At this moment.
+    pub fn of(pressing: &Pressing, now: &Moment) -> Self {
+        let count = |word: &str| {
+            let of_it = pressing.by_state.iter().find(|(state, _)| *state == word);
+            of_it.map_or(0, |(_, count)| *count)
+        };
+        let age = |operation: &Operation| now.age_at_most(&operation.first_seen);
+        let left = |operation| remaining::lifetime_of_key(operation, now);
+        Self {
+            intended: count("INTENDED"),
+            uncertain: count("UNCERTAIN"),
+            needs_attention: count("NEEDS_ATTENTION"),
+            oldest_ms: pressing
+                .oldest
+                .first()
+                .map(|it| age(it).unwrap_or_default().0),
+            key_lifetime_left_ms: pressing.oldest.iter().filter_map(left).min().map(|it| it.0),
+        }
+    }
+}
+
 /// What stands in the register.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountedView {
@@ -73,6 +115,10 @@ pub struct CountedView {
     pub oldest_unsettled: Option<String>,
     /// Its age.
     pub oldest_unsettled_ms: Option<u64>,
+    /// The least time that an upstream still remembers the key of an unsettled operation, of the 256 oldest;
+    /// null without such a key.
+    #[serde(default)]
+    pub key_lifetime_left_ms: Option<u64>,
     /// When the newest operation was first admitted: of what came after it, the register knows nothing.
     pub newest: Option<String>,
 }
@@ -102,7 +148,12 @@ impl DeedView {
 
 impl CountedView {
     /// What it counts.
-    pub fn of(summary: &Summary, newest: Option<&Operation>, looker: &Looker) -> Self {
+    pub fn of(
+        summary: &Summary,
+        pressing: &Pressing,
+        newest: Option<&Operation>,
+        looker: &Looker,
+    ) -> Self {
         let counts = summary.by_state.iter();
         let oldest = summary.oldest_unsettled.as_ref();
         Self {
@@ -112,6 +163,7 @@ impl CountedView {
                 .collect(),
             oldest_unsettled: oldest.map(time),
             oldest_unsettled_ms: oldest.map(|since| looker.age(since).0),
+            key_lifetime_left_ms: PressingView::of(pressing, &looker.now).key_lifetime_left_ms,
             newest: newest.map(|operation| time(&operation.first_seen)),
         }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::protocol::operation::{IdentityOrigin, State, WhyNot};
 use crate::protocol::outcome::{Interruption, Provenance, Unsent};
+use crate::protocol::plan::Step;
 use crate::protocol::policy::Order;
 use crate::protocol::time::Moment;
 
@@ -32,6 +33,32 @@ pub(in crate::admin) fn hex(bytes: impl AsRef<[u8]>) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// A word of a command, quoted for a shell where it needs to be.
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/=@,+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// What the reconciler does next.
+pub(in crate::admin) fn step(step: &Step) -> String {
+    match step {
+        Step::Nothing => "nothing is left to do".to_owned(),
+        Step::Await => "an attempt is under way, or listens for its answer".to_owned(),
+        Step::CloseThenPlan { .. } => {
+            "its attempt still listens; then the next step is taken".to_owned()
+        }
+        Step::Resend { .. } => "the stored bytes are sent again under the same key".to_owned(),
+        Step::Ask { .. } => "the upstream is asked how it ended".to_owned(),
+        Step::Void { .. } => "the upstream is asked to undo it".to_owned(),
+        Step::Listen { .. } => "a callback of the upstream is waited for".to_owned(),
+        Step::Park(why) => format!("no step can help: {}", why.reason()),
+    }
 }
 
 pub(in crate::admin) fn origin(origin: IdentityOrigin) -> &'static str {

@@ -20,6 +20,7 @@ fn operation(state: &str) -> OperationView {
         order: "strict".to_owned(),
         round: 0,
         key_first_used: None,
+        key_lifetime_left_ms: None,
         key_lifetime_ms: Some(86_400_000),
         admitted: 1,
         resends: 0,

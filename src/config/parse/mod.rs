@@ -11,6 +11,7 @@ mod asking;
 mod callbacks;
 mod callers;
 mod effect;
+mod errors;
 mod fence;
 mod insertion;
 mod means;
@@ -84,6 +85,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
     let upstreams = upstreams(&mut fields, &inherited, &mut taken);
     let admin = admin(&mut fields, &mut taken);
     let health = health(&mut fields, &mut taken);
+    let worker = worker(&mut fields, &mut taken);
     let register = register::register(&mut fields, &upstreams);
     let record_timeout = fields.or("record_timeout", DEFAULT_RECORD_TIMEOUT, |field| {
         field.read(DURATION, scalar::duration)
@@ -95,6 +97,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
         register,
         admin,
         health,
+        worker,
         upstreams,
         limits,
         record_timeout,
@@ -226,6 +229,21 @@ fn health(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<SocketAddr> {
         .unwrap_or(DEFAULT_HEALTH);
     taken.claim(address, &address_field.unwrap_or(field));
     fields.finish();
+    Some(address)
+}
+
+/// Where callers ask how an operation stands. It has no tokens, so it is for this machine alone.
+fn worker(fields: &mut Fields<'_>, taken: &mut Taken) -> Option<SocketAddr> {
+    let field = fields.take("worker")?;
+    let mut fields = field.map()?;
+    let address_field = fields.need("address");
+    fields.finish();
+    let place = address_field?;
+    let address = address(&place)?;
+    taken.claim(address, &place);
+    if !address.ip().is_loopback() {
+        place.error("only a loopback address: whoever reaches it reads how operations stand");
+    }
     Some(address)
 }
 

@@ -12,7 +12,9 @@ use http::Uri;
 
 use super::effect::{self, Context};
 use super::insertion::Inserted;
-use super::{Inherited, NAME, Taken, answers, callbacks, callers, is_name, observed, tls_files};
+use super::{
+    Inherited, NAME, Taken, answers, callbacks, callers, errors, is_name, observed, tls_files,
+};
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
 use crate::config::problems::Place;
@@ -104,6 +106,7 @@ fn merged(
     let fresh_connections = fresh_connections(&mut fields, capability);
     // Whatever goes without a key has nothing that would tell a second one apart.
     let goes_keyless = effects.iter().flatten().any(may_go_keyless);
+    let errors = errors::errors(&mut fields);
     fields.finish();
     Some(Upstream {
         name: name.to_owned(),
@@ -122,6 +125,7 @@ fn merged(
         accept_close_framed,
         fresh_connections: fresh_connections || goes_keyless,
         callbacks,
+        errors,
     })
 }
 

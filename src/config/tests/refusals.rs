@@ -40,6 +40,7 @@ const UNKNOWN_IN_FILE: &str = r"
 2:11 => is not a known field => version: 1\nlimits: { bodies: 1 }
 2:13 => is not a known field => version: 1\nregister: { sqlite: x }
 2:25 => is not a known field => version: 1\nregister: { embedded: { dir: x } }
+2:11 => is not a known field => version: 1\nworker: { adress: x }
 ";
 
 const UNKNOWN_IN_UPSTREAM: &str = r"
@@ -118,7 +119,7 @@ fn values_that_mean_nothing_are_refused_where_they_stand() {
     all_refused(MEANINGLESS_IN_EFFECT, effect);
 }
 
-const RULES_IN_UPSTREAM: &str = r"
+const RULES_IN_UPSTREAM: &str = r#"
 6:16 => tell callers apart =>   b: { listen: 0.0.0.0:2, url: http://x }
 6:77 => no caller of this listener is asked for a certificate =>   b: { listen: 0.0.0.0:2, url: http://x, principal: [ { client_certificate: subject } ] }
 7:55 => no caller of this listener is asked for a certificate =>     listen_tls: { cert: c, key: k }\n    principal: [ { header: A }, { client_certificate: uri } ]
@@ -138,6 +139,15 @@ const RULES_IN_UPSTREAM: &str = r"
 6:19 => listens there already => admin: { address: 0.0.0.0:15001, operators: { a: x } }
 6:19 => needs no `operators` => admin: { address: 0.0.0.0:1 }
 6:35 => nobody could tell them apart => admin: { operators: { a: same, b: same } }
+6:20 => listens there already => worker: { address: 127.0.0.1:15001 }
+6:20 => only a loopback address => worker: { address: 0.0.0.0:1 }
+6:23 => `no-such` is not one of answer-expired =>     errors: [ { for: [no-such], body: "{}" } ]
+6:26 => is not one of never | same-operation =>     errors: [ { retry: perhaps, body: "{}" } ]
+6:27 => is not a status from 400 to 599 =>     errors: [ { status: 200, body: "{}" } ]
+6:15 => `body` is missing =>     errors: [ { status: 400 } ]
+6:23 => is not JSON =>     errors: [ { body: "{" } ]
+6:23 => `{nmae}` is nothing that is known =>     errors: [ { body: '{"a": "{nmae}"}' } ]
+6:43 => `Fencepost-State` is no header that an error may set =>     errors: [ { body: "{}", headers: { Fencepost-State: x } } ]
 6:8 => does not cover the longest response timeout, 30s => drain: 10s
 6:10 => no TLS towards an `http` URL =>     tls: { ca: x }
 6:10 => come together =>     tls: { client_cert: x }
@@ -147,7 +157,7 @@ const RULES_IN_UPSTREAM: &str = r"
 7:32 => 36 characters =>     capability: [idempotent]\n    key: { header: K, longest: 35 }
 6:33 => listed already =>     effects: [ { on: POST /x }, { on: POST /x } ]
 6:54 => capability `idempotent` =>     effects: [ { on: PUT /x, settle: [ { send_again: {} } ] } ]
-";
+"#;
 
 const RULES_IN_EFFECT: &str = r#"
 10:15 => no parameter `{nope}` =>         once: "a:{path.nope}"
@@ -210,7 +220,7 @@ fn rules_between_fields_hold() {
 #[test]
 fn what_a_later_version_brings_is_refused_by_name() {
     for text in [
-        "version: 1\nworker: { address: 127.0.0.1:1 }\n".to_owned(),
+        "version: 1\nprofiles: [x]\n".to_owned(),
         "version: 1\nregister: { if_down: forward-with-key }\n".to_owned(),
         upstream("    hosts: [x]\n"),
         upstream("    capability: [query]\n"),

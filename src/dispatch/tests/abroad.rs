@@ -43,6 +43,7 @@ impl Looking {
             metrics: Metrics::new(),
             record_timeout: LONG,
             attempts: Arc::new(AtomicU64::new(1)),
+            arrivals: crate::dispatch::arrivals::Arrivals::default(),
         };
         let mut work = JoinSet::new();
         work.spawn(abroad::run(dispatcher.clone()));

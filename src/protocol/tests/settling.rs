@@ -48,6 +48,7 @@ fn a_write_that_is_repeated_is_granted_once() {
         attempt: first.attempt,
         dispatch: Millis(5_000),
         overdue_after: Millis(45_000),
+        attended: None,
         at: world.now(),
     };
     assert_eq!(

@@ -102,6 +102,36 @@ fn an_advance_cuts_off_the_present_holder_and_lets_the_next_one_in() {
     world.granted(&Ask::fenced("b", "108"));
 }
 
+/// Also where nothing was under way whose log could tell: who cut off whom, and why.
+#[test]
+fn what_a_person_did_stands_with_the_fence_and_saying_it_twice_adds_nothing() {
+    let mut world = World::new();
+    let alice = world.granted(&Ask::fenced("a", "107"));
+    world.record(&alice, applied());
+    world.steer(Steering::Advance);
+    let first = world.fence().clone();
+    assert_eq!(first.interventions.len(), 1);
+    let said = &first.interventions[0];
+    assert_eq!(
+        (said.how, said.operator.as_str(), said.reason.as_str()),
+        (Steering::Advance, "alice", "wrong amount")
+    );
+    world.steer(Steering::Advance);
+    assert_eq!(world.fence(), &first);
+    for _ in 0..3 {
+        world.steer(Steering::Cancel);
+        world.steer(Steering::Reopen);
+    }
+    let kept: Vec<_> = world
+        .fence()
+        .interventions
+        .iter()
+        .map(|it| it.how)
+        .collect();
+    let (cancel, reopen) = (Steering::Cancel, Steering::Reopen);
+    assert_eq!(kept, [cancel, reopen, cancel, reopen]);
+}
+
 #[test]
 fn a_resource_that_nobody_has_seen_can_be_cancelled() {
     let mut world = World::new();

@@ -323,6 +323,7 @@ fn resolved(reply: &Resolved) -> String {
         Resolved::AlreadyCompleted { .. } => "already completed",
         Resolved::AlreadyNotApplied => "already not applied",
         Resolved::StillInFlight => "still in flight",
+        Resolved::MovedOn(_) => "moved on",
     }
     .to_owned()
 }

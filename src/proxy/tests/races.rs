@@ -148,6 +148,7 @@ async fn a_corrected_request_is_never_answered_with_the_outcome_of_the_earlier_f
         verdict: Resolution::NotApplied { new_key: false },
         operator: "carol".to_owned(),
         reason: "looked in the wrong ledger".to_owned(),
+        seen: None,
         at: bench.dispatcher.clock.now(),
     };
     bench.dispatcher.register.resolve(wrong).await.unwrap();

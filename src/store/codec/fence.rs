@@ -5,11 +5,13 @@
 //!
 //! What it does not do: repeat the key that the record is stored under.
 
+use std::sync::Arc;
+
 use super::names::text;
 use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
-use crate::protocol::command::Event;
-use crate::protocol::fence::{Fence, Latest};
+use crate::protocol::command::{Event, Steering};
+use crate::protocol::fence::{Fence, Intervention, Latest};
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::view::TwinNote;
 
@@ -27,6 +29,7 @@ pub(super) fn put(fence: &Fence, writer: &mut Writer) {
         admissions,
         cut_off,
         latest,
+        interventions,
     } = fence;
     incarnation.put(writer);
     mark.put(writer);
@@ -39,10 +42,14 @@ pub(super) fn put(fence: &Fence, writer: &mut Writer) {
     admissions.put(writer);
     cut_off.put(writer);
     latest.put(writer);
+    // Appended in 0.2. A fence that no person touched is what it was before.
+    if !interventions.is_empty() {
+        interventions.to_vec().put(writer);
+    }
 }
 
 pub(super) fn take(reader: &mut Reader<'_>, resource: ResourceKey) -> Result<Fence, Malformed> {
-    Ok(Fence {
+    let mut fence = Fence {
         resource,
         incarnation: Field::take(reader)?,
         mark: Field::take(reader)?,
@@ -55,7 +62,55 @@ pub(super) fn take(reader: &mut Reader<'_>, resource: ResourceKey) -> Result<Fen
         admissions: Field::take(reader)?,
         cut_off: Field::take(reader)?,
         latest: Field::take(reader)?,
-    })
+        interventions: Arc::default(),
+    };
+    if !reader.is_empty() {
+        fence.interventions = <Vec<Intervention> as Field>::take(reader)?.into();
+    }
+    Ok(fence)
+}
+
+impl Field for Intervention {
+    fn put(&self, writer: &mut Writer) {
+        let Self {
+            how,
+            operator,
+            reason,
+            at,
+        } = self;
+        writer.part(|writer| {
+            writer.byte(match how {
+                Steering::Cancel => 0,
+                Steering::Advance => 1,
+                Steering::Reopen => 2,
+            });
+            writer.bytes(operator.as_bytes());
+            writer.bytes(reason.as_bytes());
+            at.put(writer);
+        });
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.part(|reader| {
+            let how = match reader.byte()? {
+                0 => Steering::Cancel,
+                1 => Steering::Advance,
+                2 => Steering::Reopen,
+                tag => {
+                    return Err(Malformed::Variant {
+                        of: "Steering",
+                        tag,
+                    });
+                }
+            };
+            Ok(Self {
+                how,
+                operator: text(reader)?.to_owned(),
+                reason: text(reader)?.to_owned(),
+                at: Field::take(reader)?,
+            })
+        })
+    }
 }
 
 impl Field for Latest {

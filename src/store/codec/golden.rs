@@ -9,7 +9,8 @@ mod settling;
 use bytes::Bytes;
 
 use super::*;
-use crate::protocol::fence::Latest;
+use crate::protocol::command::Steering;
+use crate::protocol::fence::{Intervention, Latest};
 use crate::protocol::ids::{
     AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,
     OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource, UpstreamId,
@@ -81,6 +82,30 @@ fn a_fence_of_version_1() {
     let bytes = from_hex(FENCE);
     assert_eq!(decode_fence(&bytes, fence().resource), Ok(fence()));
     assert_eq!(to_hex(&encode_fence(&fence())), FENCE);
+}
+
+/// What persons did stands behind everything else; a reader that does not know of it leaves it alone.
+#[test]
+fn a_fence_that_a_person_touched() {
+    let touched = Fence {
+        interventions: [Intervention {
+            how: Steering::Advance,
+            operator: "al".to_owned(),
+            reason: "so".to_owned(),
+            at: moment(1),
+        }]
+        .into(),
+        ..fence()
+    };
+    let (older, _) = FENCE.split_at(FENCE.len() - 8);
+    let text = to_hex(&encode_fence(&touched));
+    let appended = "011f0102616c02736fdd000000000000000000000000000000e90781d8c1a28c34";
+    assert_eq!(
+        text,
+        format!("{older}{appended}{}", &text[text.len() - 8..])
+    );
+    let read = decode_fence(&from_hex(&text), touched.resource.clone());
+    assert_eq!(read, Ok(touched));
 }
 
 #[test]
@@ -185,6 +210,7 @@ fn fence() -> Fence {
             strict: AdmissionNumber(298),
             tokenless: AdmissionNumber(0),
         },
+        interventions: Default::default(),
     }
 }
 

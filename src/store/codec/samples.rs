@@ -6,11 +6,11 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::select;
 use settling::{settling, steps};
 
-use crate::protocol::command::Event;
-use crate::protocol::fence::Fence;
-use crate::protocol::fence::Latest;
+use crate::protocol::command::{Event, Steering};
+use crate::protocol::fence::{Fence, Intervention, Latest};
 use crate::protocol::ids::{
     AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,
     OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource, UpstreamId,
@@ -348,7 +348,14 @@ pub(super) fn fence() -> impl Strategy<Value = Fence> {
         option::of(sequence()),
         option::of(key()),
     );
-    (who, held, any::<(u64, u64)>(), latest).prop_map(|(who, held, numbers, latest)| {
+    let fields = (
+        who,
+        held,
+        any::<(u64, u64)>(),
+        latest,
+        vec(intervention(), 0..3),
+    );
+    fields.prop_map(|(who, held, numbers, latest, interventions)| {
         let (tenant, name, (incarnation, closed, cancelled)) = who;
         let (mark, source, acquisition, sequence, first) = held;
         Fence {
@@ -367,7 +374,18 @@ pub(super) fn fence() -> impl Strategy<Value = Fence> {
             admissions: AdmissionNumber(numbers.0),
             cut_off: AdmissionNumber(numbers.1),
             latest,
+            interventions: interventions.into(),
         }
+    })
+}
+
+fn intervention() -> impl Strategy<Value = Intervention> {
+    let how = select(vec![Steering::Cancel, Steering::Advance, Steering::Reopen]);
+    (how, ".{0,8}", ".{0,40}", moment()).prop_map(|(how, operator, reason, at)| Intervention {
+        how,
+        operator,
+        reason,
+        at,
     })
 }
 

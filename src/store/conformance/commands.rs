@@ -90,6 +90,7 @@ pub(crate) fn resend(key: &OperationKey, instance: InstanceId) -> Resend {
         attempt: attempt(instance),
         dispatch: Millis(5_000),
         overdue_after: Millis(45_000),
+        attended: None,
         at: at(1_000),
     }
 }
@@ -108,6 +109,7 @@ pub(crate) fn resolve(key: &OperationKey, verdict: Resolution) -> Resolve {
         verdict,
         operator: "alice".to_owned(),
         reason: "looked it up by hand".to_owned(),
+        seen: None,
         at: at(3_000),
     }
 }

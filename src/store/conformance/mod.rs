@@ -245,6 +245,7 @@ against_every_backend! {
     reading::the_last_applied_is_the_one_admitted_last,
     reading::resources_are_listed_by_name,
     reading::the_summary_counts,
+    reading::what_presses_is_told,
     reading::an_event_log_tells_the_story,
     settling::what_is_not_found_often_enough_was_not_applied,
     settling::what_is_found_completes_with_its_answer,

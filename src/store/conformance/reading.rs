@@ -10,7 +10,7 @@ use super::scenarios::{granted, own, record};
 use crate::protocol::command::{Admit, Resolution};
 use crate::protocol::policy::Order;
 use crate::protocol::view::Record;
-use crate::store::OperationQuery;
+use crate::store::{OperationQuery, Pressing};
 
 pub(super) async fn a_peek_sees_what_was_committed(subject: Subject) {
     let instance = own(&subject);
@@ -278,6 +278,38 @@ pub(super) async fn the_summary_counts(mut subject: Subject) {
         subject.restart().await;
     }
     subject.read().ready().await.unwrap();
+}
+
+/// What a scrape shows: also those that wait for a person, and the oldest first.
+pub(super) async fn what_presses_is_told(subject: Subject) {
+    let instance = own(&subject);
+    assert_eq!(
+        subject.read().pressing().await.unwrap(),
+        Pressing::default()
+    );
+    for (number, evidence) in [interrupted(), applied(), interrupted()]
+        .into_iter()
+        .enumerate()
+    {
+        let admit = Admit {
+            at: c::at(u64::try_from(number).unwrap()),
+            ..admit(&format!("op-{number}"), instance)
+        };
+        let permit = granted(&subject, &admit).await;
+        record(&subject, permit, evidence).await;
+    }
+    drop(granted(&subject, &admit("op-3", instance)).await);
+    subject
+        .register()
+        .park(c::park(&c::key("op-0")))
+        .await
+        .unwrap();
+    let pressing = subject.read().pressing().await.unwrap();
+    let expected = [("INTENDED", 1), ("UNCERTAIN", 1), ("NEEDS_ATTENTION", 1)];
+    assert_eq!(pressing.by_state, expected);
+    let oldest: Vec<_> = pressing.oldest.iter().map(id_of).collect();
+    assert_eq!(oldest, ["op-0", "op-2", "op-3"]);
+    assert!(pressing.oldest[0].key_use.first.is_some());
 }
 
 pub(super) async fn an_event_log_tells_the_story(subject: Subject) {

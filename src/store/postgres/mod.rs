@@ -43,6 +43,7 @@ mod lane;
 mod life;
 mod moving;
 mod opening;
+mod pressing;
 mod read;
 mod restored;
 mod rows;
@@ -75,8 +76,8 @@ pub use restored::{Accepted, accept_restored};
 
 use super::about::{About, Standing};
 use super::{
-    Backend, Elsewhere, OperationPage, OperationQuery, Pending, Remember, StoreError, Stored,
-    StoredResource, Summary, Wanted,
+    Backend, Elsewhere, OperationPage, OperationQuery, Pending, Pressing, Remember, StoreError,
+    Stored, StoredResource, Summary, Wanted,
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
@@ -208,6 +209,10 @@ impl Backend for PostgresBackend {
 
     fn summary(&self) -> Pending<'_, Summary> {
         Box::pin(self.reader.summary())
+    }
+
+    fn pressing(&self) -> Pending<'_, Pressing> {
+        Box::pin(self.reader.pressing())
     }
 
     fn about(&self) -> Pending<'_, About> {

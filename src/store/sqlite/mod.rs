@@ -45,8 +45,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::about::About;
 use super::{
-    Backend, OperationPage, OperationQuery, Pending, StoreError, Stored, StoredResource, Summary,
-    Wanted,
+    Backend, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored, StoredResource,
+    Summary, Wanted,
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
@@ -178,6 +178,13 @@ impl Backend for SqliteBackend {
         Box::pin(
             self.readers
                 .run(|connection, tables| read::summary(connection, tables)),
+        )
+    }
+
+    fn pressing(&self) -> Pending<'_, Pressing> {
+        Box::pin(
+            self.readers
+                .run(|connection, tables| read::pressing(connection, tables)),
         )
     }
 

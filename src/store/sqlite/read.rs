@@ -27,7 +27,8 @@ use crate::store::about::{About, Deed, TOLD};
 use crate::store::load::{self, Rows};
 use crate::store::seal::Sealer;
 use crate::store::{
-    OperationPage, OperationQuery, STATE_WORDS, StoreError, Stored, StoredResource, Summary, codec,
+    LOOKED_AT, OperationPage, OperationQuery, Pressing, STATE_WORDS, StoreError, Stored,
+    StoredResource, Summary, codec, unsettled_of,
 };
 
 /// Readers at once.
@@ -300,8 +301,16 @@ pub(super) fn about(connection: &Connection) -> Result<About, Fault> {
     })
 }
 
+pub(super) fn pressing(connection: &Connection, tables: &Tables<'_>) -> Result<Pressing, Fault> {
+    let oldest = unsettled(connection, tables, 0, LOOKED_AT, "")?;
+    Ok(Pressing {
+        by_state: unsettled_of(&counts(connection)?),
+        oldest: oldest.into_iter().map(|(_, operation)| operation).collect(),
+    })
+}
+
 pub(super) fn summary(connection: &Connection, tables: &Tables<'_>) -> Result<Summary, Fault> {
-    let mut summary = Summary {
+    Ok(Summary {
         epoch: connection
             .prepare_cached("SELECT epoch FROM register")?
             .query_row([], |row| row.get::<_, i64>(0))?
@@ -309,17 +318,22 @@ pub(super) fn summary(connection: &Connection, tables: &Tables<'_>) -> Result<Su
         oldest_unsettled: unsettled(connection, tables, 0, 1, "")?
             .first()
             .map(|(_, operation)| operation.first_seen),
-        by_state: Vec::new(),
-    };
+        by_state: counts(connection)?,
+    })
+}
+
+/// Kept by the writer: nothing is counted here.
+fn counts(connection: &Connection) -> Result<Vec<(&'static str, u64)>, Fault> {
     let mut statement =
         connection.prepare_cached("SELECT operations FROM counts WHERE state = ?1")?;
+    let mut counts = Vec::new();
     for word in STATE_WORDS {
         let count: i64 = statement.query_row([word], |row| row.get(0))?;
         if count > 0 {
-            summary.by_state.push((word, count.cast_unsigned()));
+            counts.push((word, count.cast_unsigned()));
         }
     }
-    Ok(summary)
+    Ok(counts)
 }
 
 /// Cursors and limits beyond the range of SQLite's integers are beyond every sequence.

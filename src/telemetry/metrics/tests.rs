@@ -33,7 +33,9 @@ fn names_and_labels_are_those_of_the_documentation() {
     metrics.waited(WaitedFor::Predecessor, Millis(1_500));
     metrics.settled_after(Millis(61_000));
     metrics.unsettled(&[("UNCERTAIN", 2), ("COMPLETED", 9)], Some(Millis(2_500)));
+    metrics.key_lifetime_left(Some(Millis(90_500)));
     for line in [
+        "fencepost_key_lifetime_left_seconds 90.5",
         r#"fencepost_operations_total{route="PUT /accounts/{account}",upstream="statements",result="applied"} 1"#,
         r#"fencepost_rejections_total{route="PUT /accounts/{account}",reason="stale-fencing-token"} 1"#,
         "fencepost_stale_token_rejections_total 1",

@@ -110,6 +110,16 @@ fn faults() -> Vec<Fault> {
     ]
 }
 
+/// What a caller can be told.
+pub(in crate::wire) fn every_row() -> Vec<Row> {
+    let refused = rejections()
+        .iter()
+        .map(Row::of_rejection)
+        .collect::<Vec<_>>();
+    let faults = faults().iter().map(Row::of_fault).collect::<Vec<_>>();
+    [refused, faults].concat()
+}
+
 fn replies(about: About<'_>) -> Vec<Reply> {
     let refused = rejections().into_iter().map(|why| refused(&why, about));
     let faults = faults().into_iter().map(|why| fault(&why, about));

@@ -1,315 +1,242 @@
-//! Nobody knows whether it happened, and the upstream can be asked: it is found out, by questions without
-//! effect.
+//! Callers who ask instead of waiting, and callers whose middleware repeats whatever fails.
 //!
-//! What always holds: an effect is never sent again on the word of a question that came too early, or once; a
-//! question that cannot be understood is *not known*; who waits gets what was found.
+//! What always holds: whoever is told that nobody knows yet is told where to ask, in the same way whatever
+//! went wrong; and asking again, however blindly, sends nothing.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use super::*;
-use crate::support::http::Head;
-use crate::support::script::{Script, json_answer};
+use crate::support::call::read_answer;
+use crate::support::gate::Gate;
+use crate::support::link::Link;
+use crate::support::ports;
+use crate::support::python::python;
+use crate::support::script::Script;
 use crate::support::setup::Setup;
-use crate::support::upstream::{Effect, Keys};
+use crate::support::upstream::Keys;
 
-/// An API without keys that lists what it has done.
-const LISTING: &str = r#"
-capability: [query]
-timeouts: { connect: 2s, response: 300ms, dispatch: 5s }
-effects:
-  - on: POST /payments
-    once: { header: Idempotency-Key }
-    settle:
-      - look_up:
-          get: "/payments?reference={body.reference}"
-          applied: "response.status == 200 && response.body.items.exists(i, i.reference == body.reference)"
-          not_applied: "response.status == 200 && size(response.body.items) == 0"
-          lag: 1s
-          samples: 3
-          every: { from: 100ms, to: 200ms }
-          within: 20s
-          outcome: { status: 201, body: "response.body.items[0]" }
-"#;
-
-const PAYMENT: &str = r#"{"amount":5,"reference":"order 42/é"}"#;
-
-/// What an API lists of the payments that were made with a reference.
-fn listing(effects: &[Effect], head: &Head, _: &str) -> Vec<u8> {
-    let reference = "reference=order%2042%2F%C3%A9";
-    assert!(head.word(1).contains(reference), "{}", head.first_line);
-    let items: Vec<String> = effects
-        .iter()
-        .enumerate()
-        .map(|(index, _)| {
-            format!(
-                r#"{{"id":"effect-{}","reference":"order 42/é"}}"#,
-                index + 1
-            )
-        })
-        .collect();
-    json_answer(200, &format!(r#"{{"items":[{}]}}"#, items.join(",")))
+/// A proxy with a listener for workers.
+struct Asked {
+    proxy: Proxy,
+    worker: SocketAddr,
 }
 
-fn events(proxy: &Proxy, id: &str) -> String {
-    operation(proxy, id)["events"].to_string()
-}
-
-#[test]
-fn a_lost_answer_is_found_where_the_upstream_lists_what_it_did() {
-    let upstream = Upstream::start(Keys::Ignored);
-    let proxy = Proxy::start(Setup::new(upstream.address(), LISTING));
-    upstream.when_asked(listing);
-    upstream.next(Script::lose_answer());
-
-    let paid = pay(&proxy, "k", PAYMENT)
-        .field("authorization", "Bearer s3cret")
-        .send();
-
-    let found = r#"{"id":"effect-1","reference":"order 42/é"}"#;
-    assert_eq!(
-        (paid.status, paid.text().as_str()),
-        (201, found),
-        "{}",
-        proxy.log()
-    );
-    assert_eq!(paid.field("fencepost-provenance"), Some("look-up"));
-    assert_eq!(upstream.effects().len(), 1, "never sent again");
-    // It asked as the one who had paid, and nothing of the payment went along.
-    let question = upstream.heads().pop().unwrap();
-    assert_eq!(
-        question.fields.first("authorization"),
-        Some("Bearer s3cret")
-    );
-    assert_eq!(question.fields.first("idempotency-key"), None);
-    assert_eq!(question.fields.first("content-length"), None);
-    let again = pay(&proxy, "k", PAYMENT)
-        .field("authorization", "Bearer s3cret")
-        .send();
-    assert_replayed(&again, &paid);
-}
-
-/// A06, F12: "not found" within the lag is not "not applied"; after it, several of them are.
-#[test]
-fn what_is_not_found_is_sent_again_only_after_the_lag_and_several_looks() {
-    let upstream = Upstream::start(Keys::Ignored);
-    let proxy = Proxy::start(Setup::new(upstream.address(), LISTING));
-    upstream.when_asked(listing);
-    // It never arrives whole.
-    upstream.next(Script::cut_request_after(150));
-    let told = pay(&proxy, "k", PAYMENT).send();
-    assert_eq!(told.status, 504, "{}", told.text());
-    until_state(&proxy, "k", "NOT_APPLIED");
-    let asked = upstream.heads().len() - 1;
-    assert!(
-        asked > 3,
-        "the first of {asked} came before the lag was over"
-    );
-    assert!(
-        events(&proxy, "k").contains("look_up"),
-        "{}",
-        events(&proxy, "k")
-    );
-
-    let paid = pay(&proxy, "k", PAYMENT).send();
-    assert_eq!(paid.status, 201, "{}", paid.text());
-    assert_eq!(upstream.effects().len(), 1);
-}
-
-/// The search lags: what was done shows up late, but within the lag that was declared.
-#[test]
-fn what_shows_up_late_is_not_taken_for_not_done() {
-    let upstream = Upstream::start(Keys::Ignored);
-    let proxy = Proxy::start(Setup::new(upstream.address(), LISTING));
-    let looks = std::sync::atomic::AtomicUsize::new(0);
-    upstream.when_asked(move |effects, head, body| {
-        match looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-            0..=3 => json_answer(200, r#"{"items":[]}"#),
-            _ => listing(effects, head, body),
-        }
-    });
-    upstream.next(Script::lose_answer());
-    let paid = pay(&proxy, "k", PAYMENT).send();
-    assert_eq!(paid.status, 201, "{}", paid.text());
-    assert_eq!(upstream.effects().len(), 1);
-}
-
-/// Each of these is *not known*, says why, and ends with a person when its time is up.
-#[test]
-fn an_answer_that_says_nothing_is_not_known_and_says_why() {
-    let impatient = LISTING
-        .replace("lag: 1s", "lag: 300ms")
-        .replace("within: 20s", "within: 2s");
-    let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>";
-    let large = format!(r#"{{"items":[],"padding":"{}"}}"#, "x".repeat(2 << 20));
-    let redirect = "HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n";
-    for (answer, why) in [
-        (html.as_bytes().to_vec(), "not what the conditions read"),
-        (json_answer(200, r#"{"items":7}"#), "could not be computed"),
-        (json_answer(500, r#"{"items":[]}"#), "500"),
-        (json_answer(401, "{}"), "credential"),
-        (json_answer(200, &large), "larger"),
-        (redirect.as_bytes().to_vec(), "redirect"),
-        (b"no HTTP at all\r\n\r\n".to_vec(), "no complete answer"),
-    ] {
-        let upstream = Upstream::start(Keys::Ignored);
-        let proxy = Proxy::start(Setup::new(upstream.address(), &impatient));
-        upstream.when_asked(move |_, _, _| answer.clone());
-        upstream.next(Script::lose_answer());
-        let told = pay(&proxy, "k", PAYMENT).send();
-        assert!(matches!(told.status, 504 | 409), "{why}: {}", told.text());
-        until_state(&proxy, "k", "NEEDS_ATTENTION");
-        let log = events(&proxy, "k");
-        assert!(log.contains(why), "{why}: {log}");
-        assert_eq!(log.matches(why).count(), 1, "told once: {log}");
-        assert_eq!(upstream.effects().len(), 1);
+fn asked(setup: Setup) -> Asked {
+    let worker = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
+    let setup = setup.with(&format!("worker: {{ address: {worker} }}"));
+    Asked {
+        proxy: Proxy::start(setup),
+        worker,
     }
 }
 
-/// A list without an end is read to a bound.
-#[test]
-fn endless_pages_are_not_known() {
-    let paged = LISTING.replace(
-        "          lag: 1s",
-        "          pages: { parameter: after, next: response.body.next, most: 4 }\n          lag: 300ms",
-    );
-    let paged = paged.replace("within: 20s", "within: 2s");
-    let upstream = Upstream::start(Keys::Ignored);
-    let proxy = Proxy::start(Setup::new(upstream.address(), &paged));
-    let pages = std::sync::atomic::AtomicUsize::new(0);
-    upstream.when_asked(move |_, _, _| {
-        let next = pages.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        json_answer(200, &format!(r#"{{"items":[],"next":"p {next}"}}"#))
-    });
-    upstream.next(Script::lose_answer());
-    pay(&proxy, "k", PAYMENT).send();
-    until_state(&proxy, "k", "NEEDS_ATTENTION");
-    assert!(
-        events(&proxy, "k").contains("pages"),
-        "{}",
-        events(&proxy, "k")
-    );
-    let heads = upstream.heads();
-    assert!(
-        heads[2].word(1).ends_with("&after=p%200"),
-        "{}",
-        heads[2].first_line
-    );
+impl Asked {
+    /// What stands at an address that a caller was told.
+    fn at(&self, location: &str) -> Answer {
+        let path = location
+            .strip_prefix(&format!("http://{}", self.worker))
+            .unwrap_or_else(|| panic!("{location} is not on {}", self.worker));
+        Call::new(self.worker, "GET", path).send()
+    }
 }
 
-/// On the second page.
 #[test]
-fn what_is_on_a_later_page_is_found() {
-    let paged = LISTING.replace(
-        "          lag: 1s",
-        "          pages: { parameter: after, next: response.body.next }\n          lag: 1s",
-    );
-    let upstream = Upstream::start(Keys::Ignored);
-    let proxy = Proxy::start(Setup::new(upstream.address(), &paged));
-    upstream.when_asked(|effects, head, body| {
-        if head.word(1).contains("after=") {
-            listing(effects, head, body)
-        } else {
-            json_answer(200, r#"{"items":[],"next":"second"}"#)
-        }
-    });
-    upstream.next(Script::lose_answer());
-    let paid = pay(&proxy, "k", PAYMENT).send();
-    assert_eq!(paid.status, 201, "{}", paid.text());
-    assert_eq!(upstream.effects().len(), 1);
-}
-
-/// The stored credential has expired: the config's own stands in.
-#[test]
-fn a_credential_that_has_expired_is_stood_in_for() {
-    let standing_in = LISTING.replace(
-        "          lag: 1s",
-        "          credential: { value: \"Bearer lasting\" }\n          lag: 1s",
-    );
-    let upstream = Upstream::start(Keys::Ignored);
-    let proxy = Proxy::start(Setup::new(upstream.address(), &standing_in));
-    upstream.when_asked(
-        |effects, head, body| match head.fields.first("authorization") {
-            Some("Bearer lasting") => listing(effects, head, body),
-            _ => json_answer(401, "{}"),
-        },
-    );
-    upstream.next(Script::lose_answer());
-    let short = pay(&proxy, "k", PAYMENT).field("authorization", "Bearer short");
-    assert_eq!(short.send().status, 201);
-    assert_eq!(upstream.effects().len(), 1);
-}
-
-/// Square-style: an effect that says so is undone by its key where nobody knows.
-#[test]
-fn an_uncertain_effect_is_undone_where_its_rules_say_so() {
-    let route = r#"
-capability: [idempotent]
-key: { header: Idempotency-Key, lifetime: 24h, value: caller }
-timeouts: { connect: 2s, response: 300ms, dispatch: 5s }
-effects:
-  - on: POST /payments
-    once: { header: Idempotency-Key }
-    settle:
-      - void:
-          post: /void
-          json: { key: "{operation.key}" }
-          done: "response.status == 200"
-          lag: 300ms
-          every: { from: 100ms, to: 100ms }
-"#;
+fn a_caller_who_would_rather_ask_is_told_where_and_the_operation_goes_on_without_him() {
     let upstream = Upstream::start(Keys::Honoured);
-    let proxy = Proxy::start(Setup::new(upstream.address(), route));
-    upstream.when_asked(|_, head, body| {
-        assert_eq!((head.word(0), body), ("POST", r#"{"key":"k"}"#));
-        json_answer(200, "{}")
-    });
-    upstream.next(Script::lose_answer());
-    let told = pay(&proxy, "k", "{}").send();
-    assert_eq!(told.status, 409, "{}", told.text());
+    let it = asked(Setup::payments(upstream.address()));
+    let answer = Gate::closed();
+    upstream.next(Script::hold_answer(&answer));
+    let call = pay(&it.proxy, "k", r#"{"amount":5}"#);
+    let preferring = call
+        .clone()
+        .field("Prefer", "respond-async, return=minimal");
+
+    let told = preferring.send();
+
+    assert_eq!(told.status, 202, "{}", told.text());
+    assert_eq!(told.field("preference-applied"), Some("respond-async"));
+    assert_eq!(told.field("fencepost-source"), Some("proxy"));
+    let location = told.field("location").unwrap().to_owned();
+    let stands = it.at(&location);
     assert_eq!(
-        told.json()["type"],
-        "urn:fencepost:problem:operation-voided"
+        (stands.status, stands.json()["state"].as_str()),
+        (200, Some("INTENDED"))
     );
-    assert_replayed(&pay(&proxy, "k", "{}").send(), &told);
+    assert!(stands.field("retry-after").is_some());
+    assert!(stands.json().get("events").is_none() && stands.json().get("request").is_none());
+    // Asked again meanwhile, it joins and is told the same.
+    assert_eq!(preferring.send().status, 202);
+    // The preference was honoured here, and nobody else is to honour it too.
     assert_eq!(
-        upstream.effects().len(),
-        1,
-        "nothing was sent again under it"
+        upstream.heads()[0].fields.first("prefer"),
+        Some("return=minimal")
     );
-    assert_eq!(state(&proxy, "k"), "COMPLETED");
+
+    answer.open();
+    until_state(&it.proxy, "k", "COMPLETED");
+
+    let stands = it.at(&location);
+    assert_eq!(stands.json()["outcome"]["status"], 201);
+    assert!(stands.field("retry-after").is_none());
+    // What has ended is answered at once, whatever he prefers.
+    let outcome = preferring.send();
+    assert_eq!((outcome.status, outcome.is_replay()), (201, true));
+    assert_eq!(outcome.field("preference-applied"), None);
+    assert_eq!((upstream.heads().len(), upstream.effects().len()), (1, 1));
 }
 
-/// What is there now is what was sent: it was applied.
 #[test]
-fn a_conditional_upstream_is_compared_with() {
-    let route = r#"
-capability: [conditional]
-timeouts: { connect: 2s, response: 300ms, dispatch: 5s }
-effects:
-  - on: PUT /objects/{name}
-    once: "put:{path.name}"
-    settle:
-      - compare: { lag: 300ms, samples: 2, every: { from: 100ms, to: 100ms } }
-"#;
-    for (there, status, effects) in [
-        (json_answer(200, r#"{ "a": 1 }"#), 200, 1),
-        (json_answer(404, "{}"), 201, 2),
+fn what_is_decided_soon_enough_is_answered_as_if_he_had_waited() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let it = asked(Setup::payments(upstream.address()));
+    let paid = pay(&it.proxy, "k", "{}")
+        .field("Prefer", "respond-async, wait=30")
+        .send();
+    assert_eq!((paid.status, paid.field("preference-applied")), (201, None));
+    let publish = |token: &str| {
+        publish(&it.proxy, token, "{}")
+            .field("Prefer", "respond-async, wait=30")
+            .send()
+    };
+    assert_eq!(publish("108").status, 201);
+    assert_refused(&publish("107"), 412, "stale-fencing-token", "never");
+}
+
+/// Nothing could be asked there, so the preference is none.
+#[test]
+fn without_a_place_to_ask_everybody_waits() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let proxy = Proxy::start(Setup::payments(upstream.address()));
+    let paid = pay(&proxy, "k", "{}")
+        .field("Prefer", "respond-async")
+        .send();
+    assert_eq!(paid.status, 201);
+}
+
+/// The proxy dies after the 202: the next process settles it, and the address holds.
+#[test]
+fn what_was_accepted_is_settled_after_a_crash() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let mut it = asked(Setup::payments(upstream.address()));
+    let answer = Gate::closed();
+    upstream.next(Script::hold_answer(&answer));
+    let told = pay(&it.proxy, "k", "{}")
+        .field("Prefer", "respond-async")
+        .send();
+    let location = told.field("location").unwrap().to_owned();
+    answer.until_reached();
+    it.proxy.kill();
+    answer.open();
+    it.proxy.start_again();
+    until_state(&it.proxy, "k", "COMPLETED");
+    assert_eq!(it.at(&location).json()["outcome"]["status"], 201);
+    assert_eq!(upstream.effects().len(), 1);
+}
+
+/// A web page in a browser on this machine cannot ask under a name of its own, and nothing can be changed.
+#[test]
+fn the_listener_of_workers_only_reads_and_only_for_this_machine() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let it = asked(Setup::payments(upstream.address()));
+    assert_eq!(pay(&it.proxy, "k", "{}").send().status, 201);
+    let path = "/v1/operations/provider/k";
+    assert_eq!(Call::new(it.worker, "GET", path).send().status, 200);
+    assert_eq!(
+        Call::new(it.worker, "GET", "/v1/operations/provider/none")
+            .send()
+            .status,
+        404
+    );
+    for (method, path) in [
+        ("GET", "/v1/operations"),
+        ("POST", "/v1/operations/provider/k/resolve"),
     ] {
-        let upstream = Upstream::start(Keys::Ignored);
-        let proxy = Proxy::start(Setup::new(upstream.address(), route));
-        upstream.when_asked(move |_, head, _| {
-            assert_eq!(head.word(1), "/objects/x");
-            there.clone()
-        });
-        upstream.next(Script::lose_answer());
-        let put = proxy
-            .put("/objects/x")
-            .field("if-none-match", "*")
-            .json(r#"{"a":1}"#);
-        let mut told = put.send();
-        if status == 201 {
-            until_state(&proxy, "put:x", "NOT_APPLIED");
-            told = put.send();
-        }
-        assert_eq!(told.status, status, "{}", told.text());
-        assert_eq!(upstream.effects().len(), effects);
+        assert_eq!(
+            Call::new(it.worker, method, path).send().status,
+            404,
+            "{path}"
+        );
     }
+    assert_eq!(Call::new(it.worker, "POST", path).send().status, 405);
+    let mut stream = TcpStream::connect(it.worker).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    assert_eq!(read_answer(stream).unwrap().status, 403);
+}
+
+/// What urllib3 made of it, asking up to five times.
+fn retry_blindly(proxy: &Proxy, key: &str) -> Value {
+    let output = python("python/retrying.py")
+        .args([&format!("http://{}/payments", proxy.address()), key])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// F12: a generic retry middleware in front of us, POST allowed, causes no second head, whatever way it came
+/// to be unknown; and each way says where to ask.
+#[test]
+fn a_middleware_that_repeats_whatever_fails_causes_no_second_head() {
+    const ROUTE: &str = r"
+capability: [opaque]
+timeouts: { connect: 2s, response: 1s, dispatch: 5s }
+effects:
+  - on: POST /payments
+    once: { header: Idempotency-Key, required: false }
+    join: 200ms
+";
+    let silent = Gate::closed();
+    let ways = [
+        ("the answer is lost", Script::lose_answer()),
+        ("the request is cut", Script::cut_request_after(60)),
+        ("the answer is cut", Script::cut_answer_after(30)),
+        ("there is no answer in time", Script::hold_answer(&silent)),
+        ("a gateway gave up", Script::refuse(504, "{}")),
+        ("it broke", Script::refuse(500, "{}")),
+    ];
+    for (way, script) in ways {
+        // With a key of the caller's own, and without any: then equals are taken for repeats.
+        for key in ["k", "-"] {
+            let upstream = Upstream::start(Keys::Ignored);
+            let it = asked(Setup::new(upstream.address(), ROUTE));
+            upstream.next(script.clone());
+            let told = retry_blindly(&it.proxy, key);
+            assert_eq!(upstream.heads().len(), 1, "{way}, {key}: {told}");
+            assert!(told["asked"].as_u64().unwrap() > 1, "{way}, {key}: {told}");
+            // It ends with a refusal that is not repeated, or with the problem that says where to ask.
+            let location = told["location"].as_str();
+            let location = location.unwrap_or_else(|| panic!("{way}, {key}: {told}"));
+            let stands = it.at(location);
+            assert_eq!(stands.status, 200, "{way}, {key}: {}", stands.text());
+            let state = stands.json()["state"].clone();
+            assert!(
+                state == "UNCERTAIN" || state == "NEEDS_ATTENTION",
+                "{way}, {key}: {state}"
+            );
+        }
+    }
+    silent.open();
+}
+
+/// Nobody was told anything, and the repeat finds what there is.
+#[test]
+fn an_answer_that_is_lost_on_the_way_back_is_asked_for_again() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let it = asked(Setup::opaque(upstream.address()));
+    let link = Link::to(it.proxy.address());
+    link.lose_next_answer();
+    let call = Call::new(link.address(), "POST", "/payments")
+        .key("k")
+        .json("{}");
+    let call = call.field("Prefer", "respond-async, wait=30");
+    assert!(call.attempt().is_err());
+    let told = call.send();
+    assert_eq!((told.status, told.is_replay()), (201, true));
+    assert_eq!(upstream.heads().len(), 1);
 }

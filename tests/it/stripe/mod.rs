@@ -4,6 +4,7 @@
 //! provider does *not* honour idempotency keys, so every duplicate that slips through stands in its
 //! own lists.
 
+mod errors;
 mod node;
 mod python;
 

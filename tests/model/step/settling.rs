@@ -193,6 +193,7 @@ impl Step<'_> {
             attempt: attempt_id(beginner.instance, beginner.number),
             dispatch: Millis(TICK_MS),
             overdue_after: Millis(TICK_MS + 9_000),
+            attended: None,
             at: moment(steps.scenario, proxy, beginner.at),
         };
         let command = Command::Resend(resend);
@@ -278,6 +279,7 @@ impl Step<'_> {
             verdict: verdict.clone(),
             operator: "operator".to_owned(),
             reason: "looked".to_owned(),
+            seen: None,
             at: moment(steps.scenario, 0, self.before.now),
         };
         let command = Command::Resolve(resolve);

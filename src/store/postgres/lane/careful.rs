@@ -337,6 +337,7 @@ fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
         }
         (Command::Resolve(_), Reply::Resolved(resolved)) => match resolved {
             Resolved::AlreadyCompleted { .. } | Resolved::AlreadyNotApplied => true,
+            Resolved::MovedOn(state) => !state.is_unsettled(),
             Resolved::Done(_) | Resolved::StillInFlight | Resolved::Unknown => false,
         },
         (Command::Steer(_), _) => decision.changes.fence.is_none(),

@@ -1,0 +1,163 @@
+//! A resource explained: who may act, who blocks whom, why, and what to type next.
+//!
+//! What always holds: it is told from the durable record by the rules that admission goes by; for each
+//! operation that blocks others there is a way on.
+//!
+//! What it does not do: know callers who wait; they hold nothing in the register.
+
+use serde::{Deserialize, Serialize};
+
+use super::words::{shell_word, step, wall_time};
+use super::{KeyView, Looker, OperationView, ResourceView};
+use crate::protocol::fence::Fence;
+use crate::protocol::lease::LeaseFacts;
+use crate::protocol::operation::{Operation, State};
+use crate::protocol::plan::{self, Step};
+use crate::protocol::policy::Order;
+use crate::store::StoredResource;
+
+/// A resource explained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedView {
+    /// The fence.
+    #[serde(flatten)]
+    pub resource: ResourceView,
+    /// Who may act on it now.
+    pub standing: String,
+    /// What to type about that, if there is something.
+    pub command: Option<String>,
+    /// Operations that others wait for, in the order of their admission.
+    pub blockers: Vec<BlockerView>,
+}
+
+/// An operation that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockerView {
+    /// Which.
+    #[serde(flatten)]
+    pub operation: KeyView,
+    /// Its state here and now.
+    pub state: String,
+    /// The token that it was admitted with.
+    pub token: Option<String>,
+    /// How long ago that was.
+    pub age_ms: u64,
+    /// Whom it blocks.
+    pub blocks: String,
+    /// Why it is not settled.
+    pub because: String,
+    /// What ends that.
+    pub next: String,
+    /// What to type, where it needs somebody or can be hurried.
+    pub command: Option<String>,
+}
+
+impl ExplainedView {
+    /// As `looker` sees it.
+    pub fn of(stored: &StoredResource, looker: &Looker) -> Self {
+        let fence = &stored.fence;
+        let (standing, command) = standing(fence);
+        let blockers = stored.unsettled.iter();
+        Self {
+            resource: ResourceView::of(fence),
+            standing,
+            command,
+            blockers: blockers
+                .map(|operation| BlockerView::of(operation, fence, looker))
+                .collect(),
+        }
+    }
+}
+
+fn standing(fence: &Fence) -> (String, Option<String>) {
+    let name = shell_word(fence.resource.name.as_str());
+    let last = fence.interventions.last();
+    let who = last.map_or_else(String::new, |it| {
+        format!(" ({} by {}: {})", it.how.past(), it.operator, it.reason)
+    });
+    if fence.cancelled {
+        let reopen = format!("fencepost resources reopen {name} --reason '…'");
+        let told = format!("nothing is admitted: it is cancelled{who}");
+        return (told, Some(reopen));
+    }
+    let told = match (&fence.mark, fence.closed) {
+        (None, _) => "any token is let in: none was presented yet".to_owned(),
+        (Some(mark), true) => format!(
+            "whoever holds {mark} or less is cut off{who}: only a newer token is let in; its holder \
+             acquires again"
+        ),
+        (Some(mark), false) => {
+            format!(
+                "whoever presents {mark} may act, and a newer token takes over; older ones are stale"
+            )
+        }
+    };
+    (told, None)
+}
+
+impl BlockerView {
+    fn of(operation: &Operation, fence: &Fence, looker: &Looker) -> Self {
+        let view = OperationView::of(operation, looker);
+        let name = view.key().typed();
+        let resolve = || {
+            format!(
+                "fencepost operations resolve {name} --verdict applied|not-applied --reason '…'"
+            )
+        };
+        let settle = || format!("fencepost operations settle {name}");
+        let planned = plan::plan(
+            operation,
+            Some(fence),
+            &LeaseFacts::unknown(),
+            &looker.living,
+            &looker.now,
+        );
+        let acts_for = looker.may_act_for(operation);
+        let (because, next, command) = match (&operation.state, acts_for, &planned) {
+            (_, Some(left), _) => {
+                let until = wall_time(looker.now.wall_ms.saturating_add(left.0));
+                let because = "its attempt is under way".to_owned();
+                (because, format!("it ends by itself, until {until}"), None)
+            }
+            (State::NeedsAttention(why), ..) | (_, None, Step::Park(why)) => (
+                format!("nobody knows whether it was applied, and {}", why.reason()),
+                "a person looks at the upstream, then says how it ended".to_owned(),
+                Some(resolve()),
+            ),
+            (_, None, other) => (
+                "nobody knows yet whether it was applied".to_owned(),
+                step(other),
+                Some(settle()),
+            ),
+        };
+        Self {
+            operation: view.key(),
+            state: view.state,
+            token: view.token,
+            age_ms: view.age_ms,
+            blocks: blocks(operation, fence),
+            because,
+            next,
+            command,
+        }
+    }
+}
+
+/// By the order of admission: (incarnation, token), none before any.
+fn blocks(operation: &Operation, fence: &Fence) -> String {
+    let Some(place) = &operation.place else {
+        return "nothing".to_owned();
+    };
+    let Some(token) = &place.token else {
+        return "every other request".to_owned();
+    };
+    let is_present = place.incarnation == fence.incarnation && fence.mark == place.token;
+    if !is_present || fence.closed {
+        return "every request with a newer token, and every one without a token".to_owned();
+    }
+    let within = match operation.order {
+        Order::Strict => "every other request",
+        Order::Free => "requests that must be in order",
+    };
+    format!("{within} under {token}, every one with a newer token, and every one without a token")
+}

@@ -1,0 +1,64 @@
+//! For callers of effects: how an operation stands, and what stands on a resource.
+//!
+//! What always holds: it only reads, on loopback alone, and shows neither content nor event logs; a browser on
+//! this machine cannot be led to it under a foreign name.
+//!
+//! What it does not do yet: leases.
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::header;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+
+use super::access;
+use super::api::{Api, asked, no_such_method, no_such_path, parts};
+use super::operations::{self, Which};
+use super::problem::Problem;
+use super::resources;
+use super::views::OperationView;
+
+/// The routes of the workers' listener.
+pub fn router(api: Api) -> Router {
+    let v1 = Router::new()
+        .route("/operations/{upstream}/{id}", get(operation))
+        .route("/resources/{name}", get(resources::show));
+    Router::new()
+        .nest("/v1", v1)
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn(from_here))
+        .with_state(api)
+}
+
+/// `GET /v1/operations/{upstream}/{id}`: while it is not settled, when to ask again.
+async fn operation(
+    State(api): State<Api>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    query: Result<Query<Which>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let (upstream, id) = parts(path)?;
+    let which = asked(query)?;
+    let found = operations::find(&api, &upstream, &id, &which).await?;
+    let view = OperationView::of(&found, &api.looker());
+    let mut response = Json(view).into_response();
+    if found.state.is_in_doubt() {
+        let soon = axum::http::HeaderValue::from_static("1");
+        response.headers_mut().insert(header::RETRY_AFTER, soon);
+    }
+    Ok(response)
+}
+
+async fn from_here(request: Request, next: Next) -> Response {
+    if let Err(refusal) = access::local(request.headers()) {
+        return refusal.into_response();
+    }
+    let mut response = next.run(request).await;
+    let no_store = axum::http::HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
+    response
+}

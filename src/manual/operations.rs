@@ -1,0 +1,99 @@
+//! Operations and resources in an operator's hands, and in the hands of whoever asks instead of waiting.
+//!
+//! # At 3 a.m.
+//!
+//! `fencepost doctor` says whether effects are admitted, how many operations wait for a person, and how long the
+//! keys of what is unsettled are still remembered. Then:
+//!
+//! | to know | type |
+//! |---|---|
+//! | what waits for a person | `fencepost operations list --state needs-attention` |
+//! | what happened to one, and what can still be done until when | `fencepost operations why UPSTREAM ID` |
+//! | who blocks whom, why, and what to type next | `fencepost resources explain NAME` |
+//!
+//! | to do | type |
+//! |---|---|
+//! | say how one ended, having looked at the upstream | `fencepost operations resolve UPSTREAM ID --verdict applied\|not-applied --reason WHY` |
+//! | the same of many | `fencepost operations resolve-all --upstream ID --verdict … --reason WHY`: it shows them, and what to type then |
+//! | have the settle steps taken now | `fencepost operations settle UPSTREAM ID` |
+//! | have the stored bytes sent once more | `… settle UPSTREAM ID --send --reason WHY` |
+//! | cut off whoever holds a resource | `fencepost resources advance NAME --reason WHY` |
+//! | let nothing out for it any more; and again | `fencepost resources cancel\|reopen NAME --reason WHY` |
+//!
+//! Each speaks to a running instance (`--admin URL`, or `--config FILE`), or straight to a register: an embedded
+//! one that no instance is running on (`--register DIR`), or a database beside its sidecars (`--register
+//! postgres://…`). Only an instance sends, so `settle` needs one. `--json` prints what the API said. Exit codes: 0
+//! done, 1 refused, 2 mistyped, 3 nobody there.
+//!
+//! There is no "unlock". What may have been sent is let go by a verdict only, and no verdict comes without a
+//! reason and a name; both stand in the operation's own log. A verdict is refused on a COMPLETED operation, and
+//! while an attempt of a living instance is under way. One of many falls on what its author saw: the preview
+//! prints a `--selection`, and if other operations match by then, or the same ones have moved on, nothing is
+//! resolved. `NOT_APPLIED` keeps the operation's key, so that the upstream still catches a wrong one, as long as
+//! it remembers the key.
+//!
+//! `settle --send` sends again what would not be sent by itself: what a cancel or an advance cut off, what has used
+//! up its resends, what no fence orders. It makes one attempt, under the same key. Nobody can have sent again what
+//! could be another effect, or undo a newer one: beyond four fifths of the key's lifetime, after a newer operation
+//! that must be ordered with it, where the upstream does not deduplicate, or where the bytes are not kept.
+//!
+//! `advance` and `cancel` answer with what was admitted before and is not settled, and until when it may still act.
+//! The last four things that operators did to a resource stand with it (`resources show`).
+//!
+//! # The API
+//!
+//! Below `/v1` on the `admin` listener. Who changes something, or reads stored bodies, is an operator with a token of
+//! his own; where none is named, nobody can.
+//!
+//! | call | what |
+//! |---|---|
+//! | `GET /operations?state=&resource=&upstream=&limit=&after=` | newest first, in pages |
+//! | `GET /operations/{upstream}/{id}` | one, with its event log. `?bodies=true` adds what is stored of request and answer, and a line to its log that says who read it |
+//! | `GET /operations/{upstream}/{id}/why` | `story` (what happened, oldest first) and `moves` (what can be done, until when, and what to type) |
+//! | `POST /operations/{upstream}/{id}/resolve` | `{"verdict":"applied"\|"not_applied","reason","status"?,"body"?,"new_key"?,"admitted"?}`. With `admitted`, the verdict is on what was admitted so often and nothing later: `409 moved-on` |
+//! | `POST /operations/resolve` | `{"filter":{"state"?,"upstream"?,"resource"?,"older_than"?},"verdict","reason","status"?,"dry_run"?,"selection"?}`: at most 500 at once, `more` says whether there are more. With the `selection` of a preview: those, or none, `409 selection-changed` |
+//! | `POST /operations/{upstream}/{id}/settle` | `{"send"?,"reason"?}` |
+//! | `GET /resources`, `GET /resources/{name}`, `GET /resources/{name}/explain` | |
+//! | `POST /resources/{name}/advance`, `/cancel`, `/reopen` | `{"reason"}` |
+//! | `GET /status`, `GET /report`, `GET /config` | |
+//!
+//! Not yet: `accept` and `repair` of a resource after a wild token, leases, and epochs.
+//!
+//! # What to watch
+//!
+//! `config/prometheus/alerts.yaml` holds rules for Prometheus: operations that wait for a person, contradictions, keys whose
+//! lifetime runs out, what is unsettled for long. `/readyz` tells the same numbers under `unsettled`, and none of them
+//! makes an instance unready. A scrape costs the same however much is unsettled: a register in PostgreSQL counts
+//! its 5000 oldest, and `fencepost_key_lifetime_left_seconds` is the least among the 256 oldest.
+//!
+//! # Asking instead of waiting
+//!
+//! With `worker: { address: 127.0.0.1:15010 }` a caller on this machine asks how his operation stands, `GET
+//! /v1/operations/{upstream}/{id}`, and the `Location` of whatever is not settled is that address. It only reads,
+//! and shows no content.
+//!
+//! `Prefer: respond-async` (RFC 7240) is answered `202` with that `Location` and `Preference-Applied:
+//! respond-async`, once the operation is in the register; it goes on by itself. `wait=10` waits up to ten seconds
+//! first. What is decided sooner (an outcome, a refusal) is answered as usual, and a repeat joins as usual. Without
+//! a `worker` listener there would be nowhere to ask, and everybody waits. What is honoured is not passed on.
+//!
+//! "Not known yet" is one answer whatever went wrong: `504 outcome-uncertain` (or the effect's `uncertain_status`)
+//! with `Location` and `Retry-After`, or the upstream's own ambiguous answer marked `Fencepost-State: uncertain`.
+//! It is no failure: do not take it for "declined", and do not begin anew under another key. The same request under
+//! the same key joins, however blindly a middleware repeats it, and sends nothing.
+//!
+//! # Errors in a vendor's own shape
+//!
+//! An SDK understands its vendor's errors only. `errors` of an upstream, or of its profile, shapes what the proxy
+//! itself has to say: status, fields, and JSON with texts filled in. What the upstream says is never shaped, and
+//! `Fencepost-Operation`, `Location` and `Retry-After` stay. `stripe-v1` brings shapes:
+//!
+//! | problem | Stripe SDKs raise | they repeat |
+//! |---|---|---|
+//! | `idempotency-key-reused`, `meaning-not-comparable`, `near-duplicate` | `IdempotencyError`, with 400 | no |
+//! | whatever else is never let out, like `stale-fencing-token` | `InvalidRequestError`, with 400 | no |
+//! | `credential-required` | `PermissionError` | no |
+//! | `needs-attention`, and waiting behind one | `APIError` | no |
+//! | `outcome-uncertain`, `operation-in-flight`, `draining`, and whatever else a repeat can help | `APIError`, with the problem's own status | yes, under the same key: it joins |
+//!
+//! `error.code` is the problem's name, so that an application can tell them apart.
