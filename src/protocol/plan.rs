@@ -117,7 +117,7 @@ fn first_able(
         let able = match step {
             SettleStep::SendAgain(_) => {
                 room_for_resend(operation, fence, lease, now).map(|_| Step::Resend {
-                    after: backoff(operation),
+                    after: until_resent(operation, now),
                 })
             }
             SettleStep::LookUp(question) | SettleStep::Compare(question) => {
@@ -165,14 +165,13 @@ fn until_asked(
         .of(step)
         .and_then(|known| Some((known, known.last_asked?)))
     else {
-        return question.every.from;
+        return left_of(question.every.from, &operation.changed, now);
     };
     let pause = match progress.samples {
         0 => question.every.after(progress.asked),
         samples => question.every.after(samples),
     };
-    let passed = now.age_at_least(&last).unwrap_or_default();
-    let due = Millis(pause.0.saturating_sub(passed.0));
+    let due = left_of(pause, &last, now);
     let lasted = operation.quiet().lasted(now);
     match lasted.map(|lasted| Millis(question.lag.0.saturating_sub(lasted.0))) {
         Some(left) if left > Millis::default() => due.min(left),
@@ -183,16 +182,19 @@ fn until_asked(
 /// Until the undo is due: the first when it has been quiet for long enough, the others after a pause.
 fn until_undone(operation: &Operation, policy: &VoidPolicy, now: &Moment) -> Millis {
     match &operation.settling.void {
-        Some(void) => {
-            let passed = now.age_at_least(&void.last.at).unwrap_or_default();
-            Millis(policy.every.after(void.begun).0.saturating_sub(passed.0))
-        }
+        Some(void) => left_of(policy.every.after(void.begun), &void.last.at, now),
         // What nobody has seen yet, the first try sees.
         None => match operation.settling.quiet.lasted(now) {
             Some(lasted) => Millis(policy.lag.0.saturating_sub(lasted.0)),
-            None => policy.every.from,
+            None => left_of(policy.every.from, &operation.changed, now),
         },
     }
+}
+
+/// What is left of a pause that began then; all of it where no clock can tell.
+fn left_of(pause: Millis, began: &Moment, now: &Moment) -> Millis {
+    let passed = now.age_at_least(began).unwrap_or_default();
+    Millis(pause.0.saturating_sub(passed.0))
 }
 
 /// How long from `now` the first byte of an undo may leave at the latest, or why there is to be none.
@@ -333,12 +335,14 @@ fn room_in_lifetime(
     }
 }
 
-fn backoff(operation: &Operation) -> Millis {
-    operation
-        .settle
-        .steps
-        .send_again()
-        .map_or_else(Millis::default, |resend| {
-            resend.every().after(operation.resends)
-        })
+/// Until the next resend is due: a pause after what is known changed last.
+fn until_resent(operation: &Operation, now: &Moment) -> Millis {
+    let Some(resend) = operation.settle.steps.send_again() else {
+        return Millis::default();
+    };
+    left_of(
+        resend.every().after(operation.resends),
+        &operation.changed,
+        now,
+    )
 }

@@ -78,7 +78,7 @@ effects:
     fn lost(&self) {
         self.upstream.next(Script::lose_answer());
         let told = pay(&self.proxy, "k", "{}").send();
-        assert_eq!(told.status, 504, "{}", told.text());
+        assert!(matches!(told.status, 504 | 409), "{}", told.text());
     }
 }
 
@@ -199,7 +199,7 @@ fn other_callbacks_are_passed_on_and_prove_nothing() {
 #[test]
 fn a_callback_can_say_for_good_that_it_was_not_applied() {
     let scene = Scene::new("1h");
-    scene.upstream.next(Script::cut_request_after(150));
+    scene.upstream.next(Script::cut_request_after(60));
     assert_eq!(pay(&scene.proxy, "k", "{}").send().status, 504);
     let failed = PAID.replace("paid", "failed");
     assert_eq!(scene.callback(&failed).send().status, 201);

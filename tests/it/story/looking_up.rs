@@ -93,9 +93,8 @@ fn what_is_not_found_is_sent_again_only_after_the_lag_and_several_looks() {
     let proxy = Proxy::start(Setup::new(upstream.address(), LISTING));
     upstream.when_asked(listing);
     // It never arrives whole.
-    upstream.next(Script::cut_request_after(150));
-    let told = pay(&proxy, "k", PAYMENT).send();
-    assert_eq!(told.status, 504, "{}", told.text());
+    upstream.next(Script::cut_request_after(60));
+    pay(&proxy, "k", PAYMENT).send();
     until_state(&proxy, "k", "NOT_APPLIED");
     let asked = upstream.heads().len() - 1;
     assert!(
@@ -146,7 +145,7 @@ fn an_answer_that_says_nothing_is_not_known_and_says_why() {
         (json_answer(500, r#"{"items":[]}"#), "500"),
         (json_answer(401, "{}"), "credential"),
         (json_answer(200, &large), "larger"),
-        (redirect.as_bytes().to_vec(), "redirect"),
+        (redirect.as_bytes().to_vec(), "was redirected"),
         (b"no HTTP at all\r\n\r\n".to_vec(), "no complete answer"),
     ] {
         let upstream = Upstream::start(Keys::Ignored);
