@@ -165,17 +165,14 @@ impl Insert {
 
     /// What is put where, as one number: another one if a request would be sent in other bytes.
     pub fn placing(&self) -> Placing {
-        let mut text = String::from("placing 1");
-        if let Some(key) = &self.key {
-            text.push_str(&format!("\nkey {:?} {}", key.format, key.slot));
-        }
-        for reference in &self.references {
+        let key = self.key.iter();
+        let key = key.map(|key| format!("\nkey {:?} {}", key.format, key.slot));
+        let references = self.references.iter().map(|reference| {
             let (slot, keeps) = (&reference.slot, reference.if_present);
-            text.push_str(&format!(
-                "\nreference {slot} {keeps:?} {:?}",
-                reference.value
-            ));
-        }
+            format!("\nreference {slot} {keeps:?} {:?}", reference.value)
+        });
+        let parts: Vec<String> = key.chain(references).collect();
+        let text = format!("placing 1{}", parts.concat());
         let digest = digest::digest(&digest::SHA256, text.as_bytes());
         let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
         Placing(u64::from_be_bytes(first))

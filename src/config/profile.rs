@@ -140,36 +140,35 @@ impl Library {
 
     /// The profile that a field names. Problems are reported there.
     pub(super) fn find(&self, field: &Field<'_>) -> Option<Profile> {
-        let built_in = PROFILES.map(|(name, _)| name);
-        field.suggest(&built_in);
+        field.suggest(&PROFILES.map(|(name, _)| name));
         let is_plain = |text: &str| super::parse::is_name(text);
         let expected = "the name of a profile (`fencepost profiles list`)";
         let name = field.read(expected, |text| is_plain(text).then_some(text))?;
-        let own = self
-            .own
-            .as_ref()
-            .map(|own| own.join(format!("{name}.yaml")));
-        let yaml = match own.filter(|file| file.exists()) {
-            Some(file) => {
-                field.depends_on(file.clone());
-                read(&file).map_err(|problem| field.error(problem)).ok()?
-            }
-            None => match PROFILES.iter().find(|(known, _)| *known == name) {
-                Some((_, yaml)) => (*yaml).to_owned(),
-                None => {
-                    let names = built_in.join(", ");
-                    field.error(format!(
-                        "there is no profile `{name}`; compiled in are {names}"
-                    ));
-                    return None;
-                }
-            },
-        };
+        let yaml = self.yaml(name, field)?;
         let (tree, problems) = tree_of(&yaml);
         for problem in &problems {
             field.error(format!("profile `{name}`, {problem}"));
         }
         Some(profile(tree?, field.at()))
+    }
+
+    fn yaml(&self, name: &str, field: &Field<'_>) -> Option<String> {
+        let own = self
+            .own
+            .as_ref()
+            .map(|own| own.join(format!("{name}.yaml")));
+        if let Some(file) = own.filter(|file| file.exists()) {
+            field.depends_on(file.clone());
+            return read(&file).map_err(|problem| field.error(problem)).ok();
+        }
+        let built_in = PROFILES.iter().find(|(known, _)| *known == name);
+        if built_in.is_none() {
+            let names = PROFILES.map(|(name, _)| name).join(", ");
+            field.error(format!(
+                "there is no profile `{name}`; compiled in are {names}"
+            ));
+        }
+        built_in.map(|(_, yaml)| (*yaml).to_owned())
     }
 }
 

@@ -151,20 +151,19 @@ fn leave_alone(
         return Ok(());
     };
     let text = keys::by_rule(rule, named.origin, named.key, named.round);
-    match rule.slot.header() {
-        Some(header) => filled.field = Some((header.clone(), text)),
-        // It brings its own, or it has none.
-        None => {
-            let own = present(&rule.slot, &filled.request);
-            let is_own = own.as_deref() == Ok(text.as_str())
-                && rule.is_callers()
-                && named.origin == IdentityOrigin::Caller;
-            match own {
-                Ok(_) if is_own => {}
-                Ok(_) => return Err(refusal(KEY, &rule.slot, Why::Present)),
-                Err(_) => filled.keyless = true,
-            }
-        }
+    if let Some(header) = rule.slot.header() {
+        filled.field = Some((header.clone(), text));
+        return Ok(());
+    }
+    // It brings its own, or it has none.
+    let own = present(&rule.slot, &filled.request);
+    let is_own = own.as_deref() == Ok(text.as_str())
+        && rule.is_callers()
+        && named.origin == IdentityOrigin::Caller;
+    match own {
+        Ok(_) if is_own => {}
+        Ok(_) => return Err(refusal(KEY, &rule.slot, Why::Present)),
+        Err(_) => filled.keyless = true,
     }
     Ok(())
 }

@@ -5,11 +5,11 @@ use super::*;
 /// An upstream whose lines from the fourth below its name on are these, with one effect whose further
 /// lines these are.
 fn with(lines: &str, of_effect: &str) -> String {
-    let lines: String = lines.lines().map(|line| format!("    {line}\n")).collect();
-    let of_effect: String = of_effect
-        .lines()
-        .map(|line| format!("        {line}\n"))
-        .collect();
+    let indented = |lines: &str, by: &str| {
+        let lines: Vec<String> = lines.lines().map(|line| format!("{by}{line}\n")).collect();
+        lines.concat()
+    };
+    let (lines, of_effect) = (indented(lines, "    "), indented(of_effect, "        "));
     upstream(&format!(
         "    capability: [idempotent]\n{lines}    effects:\n      - on: POST /x/{{id}}\n{of_effect}"
     ))

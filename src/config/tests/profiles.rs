@@ -161,10 +161,10 @@ fn proves_with(profile: &str, status: u16, body: &str) -> AnswerClass {
     protect_of(&of(profile)).answers.class(&facts, false)
 }
 
-#[test]
-fn an_error_that_is_about_the_key_proves_nothing() {
+/// Profile, status, content, and what it proves.
+const ANSWERS: &[(&str, u16, &str, AnswerClass)] = {
     use AnswerClass::{Ambiguous, Applied, NotProcessed, Refused};
-    for (profile, status, body, class) in [
+    &[
         ("stripe-v1", 200, "{}", Applied),
         ("stripe-v1", 402, "{}", Refused),
         (
@@ -258,12 +258,14 @@ fn an_error_that_is_about_the_key_proves_nothing() {
         ("aws-ec2", 400, "{}", Ambiguous),
         ("ietf", 422, "{}", Ambiguous),
         ("generic", 422, "{}", NotProcessed),
-    ] {
-        assert_eq!(
-            proves_with(profile, status, body),
-            class,
-            "{profile} {status} {body}"
-        );
+    ]
+};
+
+#[test]
+fn an_error_that_is_about_the_key_proves_nothing() {
+    for (profile, status, body, class) in ANSWERS {
+        let proved = proves_with(profile, *status, body);
+        assert_eq!(proved, *class, "{profile} {status} {body}");
     }
 }
 

@@ -26,23 +26,19 @@ pub(super) fn in_content(
     name: &str,
     value: &str,
 ) -> Result<Vec<u8>, Why> {
-    match multipart::boundary(declared) {
-        Some(boundary) => {
-            let part = format!(
-                "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
-            );
-            // Behind a preamble nobody says where the first part begins.
-            if !content.starts_with(format!("--{boundary}").as_bytes()) {
-                return Err(Why::Preamble);
-            }
-            Ok([part.as_bytes(), content].concat())
-        }
-        None => {
-            let pairs = std::str::from_utf8(content).map_err(|_| Why::Content)?;
-            let separator = before_pair(pairs);
-            Ok(format!("{pairs}{separator}{}", pair(name, value)).into_bytes())
-        }
+    let Some(boundary) = multipart::boundary(declared) else {
+        let pairs = std::str::from_utf8(content).map_err(|_| Why::Content)?;
+        let separator = before_pair(pairs);
+        return Ok(format!("{pairs}{separator}{}", pair(name, value)).into_bytes());
+    };
+    // Behind a preamble nobody says where the first part begins.
+    if !content.starts_with(format!("--{boundary}").as_bytes()) {
+        return Err(Why::Preamble);
     }
+    let part = format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+    );
+    Ok([part.as_bytes(), content].concat())
 }
 
 fn before_pair(pairs: &str) -> &'static str {
