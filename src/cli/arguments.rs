@@ -5,17 +5,24 @@
 //!
 //! What it does not do: act.
 
+mod operators;
+
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use super::moving;
 use super::profiles::Profiles;
 use crate::app::direct::Place;
 use crate::config::Secret;
+pub(super) use operators::{
+    OperationName, OperationResolve, OperationSettle, OperationShow, OperationWhy, Operations,
+    OperationsList, OperationsResolve, ResourceShow, ResourceSteer, Resources, ResourcesList,
+    StateWord, UnsettledWord, VerdictWord,
+};
 
 /// A sidecar fencing proxy: at most one accepted effect per operation, given the upstream's declared
 /// capability; otherwise an explicit `uncertain`, never a guess.
@@ -131,186 +138,6 @@ pub(super) struct Explain {
         value_name = "REQUEST"
     )]
     pub(super) request: Vec<String>,
-}
-
-#[derive(Subcommand)]
-pub(super) enum Operations {
-    /// List operations, newest first.
-    List(OperationsList),
-    /// Show one operation with its event log.
-    Show(OperationShow),
-    /// Tell the story of one operation, and what can still be done about it until when.
-    Why(OperationWhy),
-    /// Say how an operation ended. The verdict is kept with your name and reason.
-    Resolve(OperationResolve),
-    /// Say how many operations ended. Without --selection it only shows which, and what to type then.
-    ResolveAll(OperationsResolve),
-    /// Have an operation settled now, or sent once more because you say so.
-    Settle(OperationSettle),
-}
-
-#[derive(Args)]
-pub(super) struct OperationWhy {
-    #[command(flatten)]
-    pub(super) name: OperationName,
-    #[command(flatten)]
-    pub(super) instance: Instance,
-}
-
-#[derive(Args)]
-pub(super) struct OperationSettle {
-    #[command(flatten)]
-    pub(super) name: OperationName,
-    /// Send the stored bytes once more under the same key, also where nothing would by itself: after a
-    /// cancel or an advance, or beyond the number of resends. Never beyond the key's lifetime, nor past a
-    /// newer operation, nor where the upstream does not deduplicate.
-    #[arg(long, requires = "reason")]
-    pub(super) send: bool,
-    /// Why; kept with the operation.
-    #[arg(long)]
-    pub(super) reason: Option<String>,
-    #[command(flatten)]
-    pub(super) instance: Instance,
-}
-
-#[derive(Args)]
-#[command(group = clap::ArgGroup::new("whose").required(true).multiple(true).args(["upstream", "resource"]))]
-pub(super) struct OperationsResolve {
-    /// Those of this upstream, by its durable id.
-    #[arg(long, value_name = "ID")]
-    pub(super) upstream: Option<String>,
-    /// Those of this resource.
-    #[arg(long, value_name = "NAME")]
-    pub(super) resource: Option<String>,
-    /// Those recorded in this state.
-    #[arg(long, value_enum, default_value = "needs-attention")]
-    pub(super) state: UnsettledWord,
-    /// Those first asked for so long ago or longer, like 10m or 2h.
-    #[arg(long, value_name = "DURATION")]
-    pub(super) older_than: Option<String>,
-    /// What you know of all of them.
-    #[arg(long, value_enum)]
-    pub(super) verdict: VerdictWord,
-    /// Why you are sure; kept with each operation.
-    #[arg(long)]
-    pub(super) reason: String,
-    /// With `applied`: status that callers get from now on. Default: 200.
-    #[arg(long)]
-    pub(super) status: Option<u16>,
-    /// As the preview said it: the verdict falls on exactly those operations, as they stood.
-    #[arg(long)]
-    pub(super) selection: Option<String>,
-    #[command(flatten)]
-    pub(super) instance: Instance,
-}
-
-#[derive(Args)]
-pub(super) struct OperationsList {
-    /// Only those recorded in this state.
-    #[arg(long, value_enum)]
-    pub(super) state: Option<StateWord>,
-    /// Only those of this resource.
-    #[arg(long, value_name = "NAME")]
-    pub(super) resource: Option<String>,
-    /// Only those of this upstream, by its durable id.
-    #[arg(long, value_name = "ID")]
-    pub(super) upstream: Option<String>,
-    #[command(flatten)]
-    pub(super) page: Page,
-    #[command(flatten)]
-    pub(super) instance: Instance,
-}
-
-#[derive(Args)]
-pub(super) struct OperationShow {
-    #[command(flatten)]
-    pub(super) name: OperationName,
-    /// Show stored bodies too. They are customer content; the instance logs who reads them.
-    #[arg(long)]
-    pub(super) bodies: bool,
-    #[command(flatten)]
-    pub(super) instance: Instance,
-}
-
-#[derive(Args)]
-pub(super) struct OperationResolve {
-    #[command(flatten)]
-    pub(super) name: OperationName,
-    /// What you know.
-    #[arg(long, value_enum)]
-    pub(super) verdict: VerdictWord,
-    /// Why you are sure; kept with the operation.
-    #[arg(long)]
-    pub(super) reason: String,
-    /// With `applied`: status that callers get from now on. Default: 200.
-    #[arg(long)]
-    pub(super) status: Option<u16>,
-    /// With `applied`: content that callers get from now on, as JSON, or `@FILE` with JSON in it.
-    #[arg(long, value_name = "JSON")]
-    pub(super) body: Option<String>,
-    /// With `not-applied`: the next attempt goes out under a new upstream key. This gives up the
-    /// upstream's protection should you be wrong.
-    #[arg(long)]
-    pub(super) new_key: bool,
-    #[command(flatten)]
-    pub(super) instance: Instance,
-}
-
-#[derive(Args)]
-pub(super) struct OperationName {
-    /// Durable id of the upstream.
-    pub(super) upstream: String,
-    /// Id of the operation.
-    pub(super) id: String,
-    /// Digest of the account or caller, or `none`; needed where several share the id.
-    #[arg(long, value_name = "DIGEST")]
-    pub(super) principal: Option<String>,
-    /// Incarnation of the resource; needed where several share the id.
-    #[arg(long, value_name = "NUMBER")]
-    pub(super) incarnation: Option<u64>,
-}
-
-#[derive(Subcommand)]
-pub(super) enum Resources {
-    /// List resources by name.
-    List(ResourcesList),
-    /// Show one resource, and what stands in its way.
-    Show(ResourceShow),
-    /// Say who blocks whom, why, and what to type next.
-    Explain(ResourceShow),
-    /// Cut off all present holders: only a newer token is let in.
-    Advance(ResourceSteer),
-    /// Let nothing out any more, until it is reopened.
-    Cancel(ResourceSteer),
-    /// Let a cancelled resource admit again. Whoever held it stays cut off.
-    Reopen(ResourceSteer),
-}
-
-#[derive(Args)]
-pub(super) struct ResourceSteer {
-    /// Name of the resource.
-    pub(super) name: String,
-    /// Why; kept with the resource and with every operation that is unsettled there.
-    #[arg(long)]
-    pub(super) reason: String,
-    #[command(flatten)]
-    pub(super) instance: Instance,
-}
-
-#[derive(Args)]
-pub(super) struct ResourcesList {
-    #[command(flatten)]
-    pub(super) page: Page,
-    #[command(flatten)]
-    pub(super) instance: Instance,
-}
-
-#[derive(Args)]
-pub(super) struct ResourceShow {
-    /// Name of the resource.
-    pub(super) name: String,
-    #[command(flatten)]
-    pub(super) instance: Instance,
 }
 
 #[derive(Args)]
@@ -434,80 +261,6 @@ pub(super) struct Instance {
         conflicts_with = "config"
     )]
     pub(super) tenant: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum StateWord {
-    Intended,
-    Uncertain,
-    NeedsAttention,
-    NotApplied,
-    Completed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum UnsettledWord {
-    Intended,
-    Uncertain,
-    NeedsAttention,
-}
-
-impl UnsettledWord {
-    /// The contract's word.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Intended => StateWord::Intended,
-            Self::Uncertain => StateWord::Uncertain,
-            Self::NeedsAttention => StateWord::NeedsAttention,
-        }
-        .word()
-    }
-
-    /// As it is typed.
-    pub(super) fn typed(self) -> &'static str {
-        match self {
-            Self::Intended => "intended",
-            Self::Uncertain => "uncertain",
-            Self::NeedsAttention => "needs-attention",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum VerdictWord {
-    Applied,
-    NotApplied,
-}
-
-impl StateWord {
-    /// The contract's word.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Intended => "INTENDED",
-            Self::Uncertain => "UNCERTAIN",
-            Self::NeedsAttention => "NEEDS_ATTENTION",
-            Self::NotApplied => "NOT_APPLIED",
-            Self::Completed => "COMPLETED",
-        }
-    }
-}
-
-impl VerdictWord {
-    /// The API's word.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::NotApplied => "not_applied",
-        }
-    }
-
-    /// As it is typed.
-    pub(super) fn typed(self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::NotApplied => "not-applied",
-        }
-    }
 }
 
 #[expect(

@@ -71,7 +71,7 @@ def variants(config):
     yield "none", (), config
     for at, value in places(config):
         # What a user names is his to choose.
-        if isinstance(value, dict) and at != ("upstreams",):
+        if isinstance(value, dict) and at != ("upstreams",) and at[-1:] != ("headers",):
             yield "unknown member", at, changed(config, at, add_unknown)
         if at and isinstance(at[-1], str):
             yield "removed", at, changed(config, at, remove)

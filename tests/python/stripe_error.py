@@ -25,7 +25,8 @@ def charge(base_url, retries, amount, options):
         return {
             "class": type(error).__name__,
             "status": error.http_status,
-            "code": error.code,
+            # Not every class takes it over.
+            "code": error.error.code if error.error else None,
             "message": error.user_message,
         }
 

@@ -142,12 +142,12 @@ const RULES_IN_UPSTREAM: &str = r#"
 6:20 => listens there already => worker: { address: 127.0.0.1:15001 }
 6:20 => only a loopback address => worker: { address: 0.0.0.0:1 }
 6:23 => `no-such` is not one of answer-expired =>     errors: [ { for: [no-such], body: "{}" } ]
-6:26 => is not one of never | same-operation =>     errors: [ { retry: perhaps, body: "{}" } ]
-6:27 => is not a status from 400 to 599 =>     errors: [ { status: 200, body: "{}" } ]
+6:24 => is not one of never | same-operation =>     errors: [ { retry: perhaps, body: "{}" } ]
+6:25 => is not a status from 400 to 599 =>     errors: [ { status: 200, body: "{}" } ]
 6:15 => `body` is missing =>     errors: [ { status: 400 } ]
 6:23 => is not JSON =>     errors: [ { body: "{" } ]
 6:23 => `{nmae}` is nothing that is known =>     errors: [ { body: '{"a": "{nmae}"}' } ]
-6:43 => `Fencepost-State` is no header that an error may set =>     errors: [ { body: "{}", headers: { Fencepost-State: x } } ]
+6:57 => `Fencepost-State` is no header that an error may set =>     errors: [ { body: "{}", headers: { Fencepost-State: x } } ]
 6:8 => does not cover the longest response timeout, 30s => drain: 10s
 6:10 => no TLS towards an `http` URL =>     tls: { ca: x }
 6:10 => come together =>     tls: { client_cert: x }

@@ -12,20 +12,26 @@ use super::rows::Unreadable;
 use super::trouble::Trouble;
 use crate::store::{COUNTED, LOOKED_AT, Pressing, STATE_WORDS, StoreError};
 
+/// Of a tenant, so many of the oldest.
+pub(super) const COUNTS: &str = "SELECT f.state, count(*) FROM (
+        SELECT o.state FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
+        ORDER BY o.sequence LIMIT $2) f
+    GROUP BY f.state";
+
+/// The same one by one.
+pub(super) fn oldest() -> String {
+    format!(
+        "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
+         ORDER BY o.sequence LIMIT $2"
+    )
+}
+
 impl Reader {
     pub(super) async fn pressing(&self) -> Result<Pressing, StoreError> {
         self.pressed().await.map_err(Trouble::into_store_error)
     }
 
     async fn pressed(&self) -> Result<Pressing, Trouble> {
-        const COUNTS: &str = "SELECT f.state, count(*) FROM (
-                SELECT o.state FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
-                ORDER BY o.sequence LIMIT $2) f
-            GROUP BY f.state";
-        let oldest = format!(
-            "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
-             ORDER BY o.sequence LIMIT $2"
-        );
         let tenant: (&(dyn ToSql + Sync), Type) = (&self.tenant, Type::TEXT);
         let counted = i64::from(COUNTED);
         let rows = self
@@ -41,7 +47,9 @@ impl Reader {
             }
         }
         let most = i64::try_from(LOOKED_AT).unwrap_or(i64::MAX);
-        let oldest = self.found(&oldest, &[tenant, (&most, Type::INT8)]).await?;
+        let oldest = self
+            .found(&oldest(), &[tenant, (&most, Type::INT8)])
+            .await?;
         Ok(Pressing {
             by_state,
             oldest: oldest.into_iter().map(|row| row.operation).collect(),

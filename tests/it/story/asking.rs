@@ -67,6 +67,7 @@ fn a_caller_who_would_rather_ask_is_told_where_and_the_operation_goes_on_without
     assert!(stands.json().get("events").is_none() && stands.json().get("request").is_none());
     // Asked again meanwhile, it joins and is told the same.
     assert_eq!(preferring.send().status, 202);
+    answer.until_reached();
     // The preference was honoured here, and nobody else is to honour it too.
     assert_eq!(
         upstream.heads()[0].fields.first("prefer"),
@@ -193,27 +194,34 @@ effects:
 ";
     let silent = Gate::closed();
     let ways = [
-        ("the answer is lost", Script::lose_answer()),
-        ("the request is cut", Script::cut_request_after(60)),
-        ("the answer is cut", Script::cut_answer_after(30)),
-        ("there is no answer in time", Script::hold_answer(&silent)),
-        ("a gateway gave up", Script::refuse(504, "{}")),
-        ("it broke", Script::refuse(500, "{}")),
+        ("the answer is lost", Script::lose_answer(), 1),
+        // It never arrives whole.
+        ("the request is cut", Script::cut_request_after(60), 0),
+        ("the answer is cut", Script::cut_answer_after(30), 1),
+        (
+            "there is no answer in time",
+            Script::hold_answer(&silent),
+            1,
+        ),
+        ("a gateway gave up", Script::refuse(504, "{}"), 1),
+        ("it broke", Script::refuse(500, "{}"), 1),
     ];
-    for (way, script) in ways {
+    for (way, script, heads) in ways {
         // With a key of the caller's own, and without any: then equals are taken for repeats.
         for key in ["k", "-"] {
             let upstream = Upstream::start(Keys::Ignored);
             let it = asked(Setup::new(upstream.address(), ROUTE));
             upstream.next(script.clone());
             let told = retry_blindly(&it.proxy, key);
-            assert_eq!(upstream.heads().len(), 1, "{way}, {key}: {told}");
+            assert_eq!(upstream.heads().len(), heads, "{way}, {key}: {told}");
+            assert_eq!(recorded(&it.proxy), 1, "{way}, {key}: {told}");
             assert!(told["asked"].as_u64().unwrap() > 1, "{way}, {key}: {told}");
             // It ends with a refusal that is not repeated, or with the problem that says where to ask.
             let location = told["location"].as_str();
             let location = location.unwrap_or_else(|| panic!("{way}, {key}: {told}"));
             let stands = it.at(location);
             assert_eq!(stands.status, 200, "{way}, {key}: {}", stands.text());
+            assert_eq!(stands.json()["admitted"], 1, "{way}, {key}");
             let state = stands.json()["state"].clone();
             assert!(
                 state == "UNCERTAIN" || state == "NEEDS_ATTENTION",

@@ -139,7 +139,7 @@ fn the_sdks_raise_the_right_class_and_repeat_only_what_is_joined() {
         // 503: it is stopping; nothing is sent, and it asks again.
         let held = Gate::closed();
         upstream.next(Script::hold_answer(&held));
-        let under_way = crate::support::call::Call::new(at, "POST", "/v1/charges")
+        let under_way = crate::support::call::Call::new(at, "POST", "/v1/refunds")
             .key("held")
             .content("application/x-www-form-urlencoded", "amount=1")
             .start();

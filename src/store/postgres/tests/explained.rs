@@ -6,6 +6,7 @@ use super::*;
 use crate::store::Backend;
 use crate::store::postgres::doubt::of_carriers;
 use crate::store::postgres::forget::What;
+use crate::store::postgres::pressing;
 
 /// Rows as they are when many have gone down: of a tenth nobody knows how it ended.
 fn fill(database: &Database) {
@@ -67,6 +68,15 @@ async fn nothing_is_searched_through_from_end_to_end() {
     let owners = "ARRAY['\\x00'::bytea, '\\x01'::bytea]; 0; 256; 't'";
     let found = plan(&database, &of_carriers(), owners);
     assert!(found.contains("unsettled_of_owner"), "{found}");
+    // What every scrape asks ends after so many rows, however many there are.
+    for statement in [pressing::COUNTS, &pressing::oldest()] {
+        let found = plan(&database, statement, "'t'; 100");
+        assert!(found.contains("unsettled_in_order"), "{found}");
+        assert!(found.contains("Limit"), "{found}");
+    }
+    let bounded = pressing::COUNTS.replace("$1", "'t'").replace("$2", "100");
+    let counted = database.query(&format!("SELECT sum(count) FROM ({bounded}) it"));
+    assert_eq!(counted, "100");
     a.register.read().close().await.unwrap();
 }
 
