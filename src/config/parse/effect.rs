@@ -130,7 +130,7 @@ pub(super) fn protect(
     context: &Context,
 ) -> Protect {
     let mode = super::mode(fields, context.mode);
-    fields.refuse_later(&["principal", "callback"]);
+    fields.refuse_later(&["principal"]);
     let means = means::means(fields, path);
     let default_order = default_order(methods);
     let fenced = fields.take("fence");

@@ -67,7 +67,6 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
     let mut fields = root.map()?;
     version(&mut fields);
     let mode = mode(&mut fields, Mode::Enforce);
-    fields.refuse_later(&["worker"]);
     let library = Library::new(fields.take("profiles").and_then(|field| directory(&field)));
     let tenant = fields.or("tenant", Tenant::new("default"), tenant);
     let mut taken = Taken::default();

@@ -220,12 +220,9 @@ fn rules_between_fields_hold() {
 #[test]
 fn what_a_later_version_brings_is_refused_by_name() {
     for text in [
-        "version: 1\nprofiles: [x]\n".to_owned(),
         "version: 1\nregister: { if_down: forward-with-key }\n".to_owned(),
         upstream("    hosts: [x]\n"),
-        upstream("    capability: [query]\n"),
         effect("        fence: { resource: x, require: current }\n"),
-        effect("        settle: [ { look_up: { get: /x } } ]\n"),
     ] {
         let problems = refused(&text);
         let shown = problems.to_string();

@@ -317,7 +317,7 @@ fn what_names_nothing_that_there_is_is_refused_where_it_stands() {
         ("a:{headers['x'][0]}", 3, "has no members"),
         ("a:{headers[\"no such\"]}", 3, "not the name of a header"),
         ("a:{token.epoch}", 3, "only generation"),
-        ("a:{operation.key}", 3, "only id"),
+        ("a:{operation.secret}", 3, "only id"),
         ("a:{has(token.generation)}", 6, "always there"),
         ("a:{body[x]}", 8, "`x` is unknown"),
         (
