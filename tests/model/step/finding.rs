@@ -33,9 +33,12 @@ impl Step<'_> {
     pub(super) fn ask_upstream(&mut self, proxy: u8, record: u8, step: StepIndex) -> Happened {
         let record = &self.before.records[usize::from(record)];
         let name = record.name;
-        let now = moment(self.steps.scenario, proxy, self.before.now);
-        let progress = record.operation.settling.of(step);
-        let asked = progress.is_some_and(|known| known.last_asked == Some(now));
+        let scenario = self.steps.scenario;
+        let last = record.operation.settling.of(step);
+        let last = last.and_then(|known| known.last_asked);
+        // On whichever machine: a pause passes between two questions.
+        let asked =
+            (0..scenario.proxies).any(|it| last == Some(moment(scenario, it, self.before.now)));
         let under_way = |it: &Question| it.name == name && it.asked == self.before.now;
         if asked || self.before.questions.iter().any(under_way) {
             return Ok(false);
