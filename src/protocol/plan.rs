@@ -121,7 +121,7 @@ fn first_able(
                 })
             }
             SettleStep::LookUp(question) | SettleStep::Compare(question) => {
-                within(operation, question.within, now)
+                asked_within(operation, question.within, now)
                     .map(|_| Step::Ask {
                         step: index,
                         after: until_asked(operation, index, question, now),
@@ -144,11 +144,25 @@ fn first_able(
     Err(obstacle)
 }
 
-/// What is left of a window that began with the newest attempt.
+/// What is left of a window that began with the newest attempt, by whatever clock shows most.
 fn within(operation: &Operation, window: Millis, now: &Moment) -> Option<Millis> {
+    left_of(window, now.age_at_most(&window_began(operation))?)
+}
+
+/// The same for questions, which may be asked too late without harm: of an attempt of another machine the own
+/// clock counts, from the own first sight of quiet, which the first question makes.
+fn asked_within(operation: &Operation, window: Millis, now: &Moment) -> Option<Millis> {
+    let own = now.elapsed_within_boot(&window_began(operation));
+    let age = own.or_else(|| operation.quiet().lasted(now));
+    left_of(window, age.unwrap_or_default())
+}
+
+fn window_began(operation: &Operation) -> Moment {
     let newest = operation.attempts.last();
-    let began = newest.map_or(operation.first_seen, |attempt| attempt.at);
-    let age = now.age_at_most(&began)?;
+    newest.map_or(operation.first_seen, |attempt| attempt.at)
+}
+
+fn left_of(window: Millis, age: Millis) -> Option<Millis> {
     let left = Millis(window.0.saturating_sub(age.0));
     (left > Millis::default()).then_some(left)
 }

@@ -320,20 +320,11 @@ impl Scale<'_> {
         (lasted.is_none() || missing > Millis::default()).then_some(missing)
     }
 
-    /// Does a callback about the operation speak of every attempt that may have acted? Of several, only
-    /// where they were one to the upstream.
+    /// Does a callback about the operation speak of every attempt that reached the upstream? Only where there
+    /// was but one: of several, the last word on an earlier one may come late, and also under one key the
+    /// earlier one may have failed and the later one not.
     fn speaks_of_all(&self) -> bool {
-        let operation = &self.operation;
-        let mut open = operation
-            .attempts
-            .iter()
-            .filter(|attempt| attempt.may_still_surprise());
-        let Some(first) = open.next() else {
-            return true;
-        };
-        let one_to_the_upstream =
-            |other: &Attempt| operation.settle.capability.idempotent && other.round == first.round;
-        open.all(one_to_the_upstream) || broken(Rule::CallbackSpeaksOfOneAttempt)
+        self.operation.attempts.len() <= 1 || broken(Rule::CallbackSpeaksOfOneAttempt)
     }
 
     fn disprove(&mut self) -> (Effect, Worth) {

@@ -6,7 +6,7 @@
 
 use super::never::Violation;
 use super::search::{HashedSet, hash};
-use super::step::{Action, Came, Said, Steps};
+use super::step::{Action, Came, Looking, Said, Steps};
 use super::world::{Packet, Task, World};
 use crate::scenario::Handling;
 use fencepost::protocol::operation::State;
@@ -99,6 +99,28 @@ fn by_itself(world: &World) -> Vec<Action> {
                 last.push(Action::StopListening(attempt));
             }
             Packet::Unsent | Packet::Over => {}
+        }
+    }
+    for (question, it) in (0..).zip(&world.questions) {
+        actions.push(match it.seen {
+            Some(_) => Action::Learn(question),
+            None => Action::Look {
+                question,
+                how: Looking::Shown,
+            },
+        });
+    }
+    actions.extend(
+        (0..)
+            .zip(&world.letters)
+            .map(|(it, _)| Action::CallBack(it)),
+    );
+    for (undo, it) in (0..).zip(&world.undos) {
+        match it.packet {
+            Packet::Unsent => actions.extend([Action::SendUndo(undo), Action::GiveUpUndo(undo)]),
+            Packet::Flying(_) => actions.push(Action::DeliverUndo(undo)),
+            Packet::Answered(_) if it.at_work => actions.push(Action::AnswerUndo(undo)),
+            Packet::Answered(_) | Packet::Over => {}
         }
     }
     let dead = world.living.iter().filter(|it| !world.is_current(**it));

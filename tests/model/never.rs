@@ -16,7 +16,7 @@ use super::scenario::{Call, Scenario, TICK_MS};
 use super::world::{CallerState, Name, Proof, Record, Task, Told, Try, World};
 
 pub use answers::ruled;
-pub use grants::{admitted, resent};
+pub use grants::{admitted, resent, undoing};
 
 /// What happened though it must never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +180,15 @@ pub fn parked(scenario: &Scenario, before: &World, name: Name) -> Judged {
     })
 }
 
+/// A finding settled an operation as NOT_APPLIED.
+pub fn disproved(scenario: &Scenario, before: &World, name: Name) -> Judged {
+    let mut tries = before.tries_of(name);
+    let hopeful = |it: &Try| is_acting(scenario, before, it) || is_listening(before, it);
+    never(tries.any(hopeful), || {
+        format!("{name} was found to be NOT_APPLIED while an attempt of it acts or listens")
+    })
+}
+
 /// Everything that must hold of the records after any step.
 pub fn records(scenario: &Scenario, before: &World, after: &World) -> Judged {
     for record in &after.records {
@@ -230,6 +239,30 @@ fn record_is_true(world: &World, record: &Record) -> Judged {
                     never(!sent, || format!("{name} is refused as a form never sent"))
                 }
             }
+        }
+        State::NotApplied(WhyNot::Said(Provenance::LookUp | Provenance::Callback)) => {
+            never(world.in_force(name) && !world.lied(name), || {
+                format!("{name} was found to be NOT_APPLIED, and had an effect")
+            })
+        }
+        State::Completed(completion) if completion.provenance == Provenance::Void => {
+            never(world.in_force(name), || {
+                format!("{name} is recorded as undone, and its effect is in force")
+            })
+        }
+        State::Completed(completion)
+            if matches!(
+                completion.provenance,
+                Provenance::LookUp | Provenance::Callback
+            ) =>
+        {
+            let form = form_of(&record.operation);
+            never(!world.had_effect(name, form), || {
+                format!("{name} is COMPLETED as a form that had no effect")
+            })?;
+            never(!world.in_force(name) || world.may_be_undone(name), || {
+                format!("{name} was found to be applied, and an undo of it may have the last word")
+            })
         }
         State::NotApplied(WhyNot::Said(_))
         | State::Completed(_)

@@ -154,10 +154,11 @@ pub fn answer(status: u16) -> Answer {
 pub fn moment(scenario: &Scenario, proxy: u8, tick: u8) -> Moment {
     let ms = u64::from(tick) * TICK_MS;
     let machine = if scenario.machines { proxy } else { 0 };
+    let ahead = u64::from(machine) * u64::from(scenario.skewed) * 3_600_000;
     Moment {
         boot: BootId(u128::from(machine)),
         boottime: BootInstant(ms),
-        wall_ms: ms,
+        wall_ms: ms + ahead,
     }
 }
 
@@ -381,13 +382,33 @@ fn forgetful(mut operation: Operation) -> Operation {
         boottime: BootInstant(0),
         wall_ms: 0,
     };
-    operation.admitted = 0;
+    // A question asks of which turn it is.
+    if !operation
+        .settle
+        .steps
+        .iter()
+        .any(|(_, it)| it.question().is_some())
+    {
+        operation.admitted = 0;
+    }
+    for step in &mut operation.settling.steps {
+        step.asked = 0;
+        step.first_asked = None;
+        step.said = None;
+    }
     // An equal request without a key asks how old it is.
     if operation.origin != IdentityOrigin::Fresh || !operation.state.is_unsettled() {
         operation.first_seen = never;
     }
     operation.changed = never;
+    // The windows of all steps but resends begin with the newest attempt.
+    let windows = operation.settle.steps.iter().count()
+        > usize::from(operation.settle.steps.send_again().is_some());
+    let newest = operation.attempts.last().map(|attempt| attempt.id);
     for attempt in &mut operation.attempts {
+        if windows && Some(attempt.id) == newest {
+            continue;
+        }
         match attempt.end {
             AttemptEnd::Silent | AttemptEnd::Open(..) => {}
             AttemptEnd::Closed(..) | AttemptEnd::Ambiguous(_) | AttemptEnd::Disproved(_) => {

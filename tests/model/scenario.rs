@@ -8,11 +8,14 @@
 use std::sync::Arc;
 
 use fencepost::protocol::ids::FencingToken;
+use fencepost::protocol::ids::StepName;
 use fencepost::protocol::policy::{
     Capability, FencePolicy, IfOlderUnsettled, IfTwin, KeyPolicy, KeyValue, Order, Ownership,
     PerGeneration, Policy, SettlePolicy, Timeouts, TokenMode,
 };
-use fencepost::protocol::steps::{ResendPolicy, Steps};
+use fencepost::protocol::steps::{
+    Backoff, CallbackPolicy, LookUpPolicy, ResendPolicy, SettleStep, Steps, VoidPolicy,
+};
 use fencepost::protocol::time::Millis;
 
 use super::world::{CallerState, Name};
@@ -45,6 +48,8 @@ pub struct Scenario {
     pub queued: bool,
     /// May a resend be asked for without a plan?
     pub stale_plans: bool,
+    /// May an undo be asked for without a plan?
+    pub stale_undos: bool,
     /// How much may go wrong.
     pub budget: Budget,
     /// Which proxy knows a live lease, and until when, in milliseconds.
@@ -55,6 +60,8 @@ pub struct Scenario {
     pub known_source: bool,
     /// Beyond the margins: also what a person caused by speaking too early counts.
     pub nothing_is_excused: bool,
+    /// Does the wall clock of every machine run an hour ahead of the one before?
+    pub skewed: bool,
 }
 
 /// One request, asked again and again until its caller knows how it ended.
@@ -100,6 +107,8 @@ pub struct Upstream {
     pub lifetime: u8,
     /// Does it remember refusals?
     pub remembers_refusals: bool,
+    /// An effect shows for sure only so many ticks after it was accepted.
+    pub search_lag: u8,
     /// What it may do besides answering properly.
     pub odd: &'static [Handling],
 }
@@ -142,6 +151,14 @@ pub struct Budget {
     pub lies: u8,
     /// Of those lies, may they ask for a new key?
     pub new_keys: u8,
+    /// Questions; the reconciler asks as many as it has to once nothing more goes wrong.
+    pub questions: u8,
+    /// A question is answered by what cannot be understood.
+    pub unclear: u8,
+    /// The upstream does not show what it should, for two ticks.
+    pub blind: u8,
+    /// The upstream calls back.
+    pub letters: u8,
     /// The resource is cancelled, advanced, reopened.
     pub cancels: u8,
     /// See above.
@@ -168,6 +185,7 @@ impl Scenario {
             upstream: Upstream {
                 lifetime: 60,
                 remembers_refusals: false,
+                search_lag: 0,
                 odd: &[],
             },
             horizon: 4,
@@ -175,11 +193,13 @@ impl Scenario {
             freeze: 0,
             queued: false,
             stale_plans: false,
+            stale_undos: false,
             budget: Budget::default(),
             leases: Vec::new(),
             epoch: 0,
             known_source: false,
             nothing_is_excused: false,
+            skewed: false,
         }
     }
 
@@ -421,6 +441,65 @@ pub fn idempotent() -> SettlePolicy {
             backoff_from: Millis(0),
             backoff_to: Millis(0),
         })),
+    }
+}
+
+/// Can be asked: "not found" counts after so many ticks of quiet, from so many samples two ticks apart.
+pub fn asked(lag: u64, samples: u32) -> SettlePolicy {
+    SettlePolicy {
+        capability: Capability {
+            query: true,
+            ..Capability::default()
+        },
+        key: None,
+        steps: Steps::new(vec![SettleStep::LookUp(question(lag, samples))]).unwrap(),
+    }
+}
+
+pub fn question(lag: u64, samples: u32) -> LookUpPolicy {
+    LookUpPolicy {
+        name: StepName::new("look"),
+        lag: Millis(lag * TICK_MS),
+        samples: samples.try_into().unwrap(),
+        every: Backoff {
+            from: Millis(2 * TICK_MS),
+            to: Millis(2 * TICK_MS),
+        },
+        within: Millis(8 * TICK_MS),
+        tells_forms: false,
+    }
+}
+
+/// Deduplicates, and undoes by key after so many ticks of quiet, one request after the other.
+pub fn undone(lag: u64, attempts: u32) -> SettlePolicy {
+    let mut settle = idempotent();
+    let resend = settle.steps.send_again().map(SettleStep::SendAgain);
+    let void = SettleStep::Void(VoidPolicy {
+        name: StepName::new("undo"),
+        lag: Millis(lag * TICK_MS),
+        attempts,
+        every: Backoff {
+            from: Millis(0),
+            to: Millis(0),
+        },
+        within: Millis(20 * TICK_MS),
+    });
+    settle.steps = Steps::new([void].into_iter().chain(resend).collect()).unwrap();
+    settle
+}
+
+/// Calls back.
+pub fn calls_back() -> SettlePolicy {
+    SettlePolicy {
+        capability: Capability {
+            callback: true,
+            ..Capability::default()
+        },
+        key: None,
+        steps: Steps::new(vec![SettleStep::Callback(CallbackPolicy {
+            within: Millis(2 * TICK_MS),
+        })])
+        .unwrap(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The worlds that are explored: for each rule one in which it matters, and some for the promise as a
 //! whole.
 
+mod findings;
 mod keyless;
 mod observed;
 mod order;
@@ -16,12 +17,15 @@ pub fn all() -> Vec<Scenario> {
     all.extend(order::all());
     all.extend(keyless::all());
     all.extend(observed::all());
+    all.extend(findings::all());
     all
 }
 
-/// Worlds in which a sender freezes longer than any margin: the promise must break.
+/// Worlds in which something takes longer than any margin: the promise must break.
 pub fn beyond() -> Vec<Scenario> {
-    promise::beyond()
+    let mut all = promise::beyond();
+    all.extend(findings::beyond());
+    all
 }
 
 /// The one of that name.

@@ -14,7 +14,10 @@ use super::register::Names;
 use super::scenario::{Handling, Scenario};
 use super::world::{CallerState, Packet, Shown, Task, World};
 
+pub use finding::Looking;
+
 mod asking;
+mod finding;
 mod network;
 mod settling;
 
@@ -59,12 +62,30 @@ pub enum Action {
     Settle { proxy: u8, record: u8, lost: bool },
     /// The reconciler of a proxy asks for a resend that nothing planned.
     StaleResend { proxy: u8, record: u8 },
+    /// The reconciler of a proxy undoes an operation, by a plan of yesterday.
+    StaleUndo { proxy: u8, record: u8 },
     /// The reconciler of a proxy gives an operation to a person, by a plan of yesterday.
     StalePark { proxy: u8, record: u8 },
     /// A person speaks.
     Say { record: u8, verdict: Said },
     /// A person steers the resource.
     Steer(fencepost::protocol::command::Steering),
+    /// A question arrives at the upstream.
+    Look { question: u8, how: Looking },
+    /// Its answer arrives.
+    Learn(u8),
+    /// A callback comes in.
+    CallBack(u8),
+    /// An undo leaves, or would have.
+    SendUndo(u8),
+    /// Nothing of it was sent.
+    GiveUpUndo(u8),
+    /// It arrives.
+    DeliverUndo(u8),
+    /// Its answer arrives.
+    AnswerUndo(u8),
+    /// Its connection breaks.
+    CutUndo(u8),
     /// Time passes.
     Tick,
 }
@@ -149,6 +170,7 @@ impl<'a> Steps<'a> {
             self.of_try(world, index, attempt.task, attempt.packet, &mut found);
         }
         self.of_the_register(world, &mut found);
+        of_findings(world, &mut found);
         found.extend(
             (0..)
                 .zip(&world.repeats)
@@ -262,11 +284,14 @@ impl<'a> Steps<'a> {
                     record,
                     lost,
                 };
-                if settler(world, record) == proxy {
+                if settler(world, record) == proxy && may_ask(world, record) {
                     found.push(settle(false));
                     if left.lost_replies > 0 {
                         found.push(settle(true));
                     }
+                }
+                if self.scenario.stale_undos {
+                    found.push(Action::StaleUndo { proxy, record });
                 }
                 if self.scenario.stale_plans {
                     found.push(Action::StaleResend { proxy, record });
@@ -316,9 +341,50 @@ fn settler(world: &World, record: u8) -> u8 {
     u8::try_from(index.unwrap_or(world.proxies.len() - 1)).unwrap()
 }
 
+/// Questions are counted: only where the next step would be one.
+fn may_ask(world: &World, record: u8) -> bool {
+    let operation = &world.records[usize::from(record)].operation;
+    let asks = operation.settle.steps.iter().next();
+    world.left.questions > 0 || !asks.is_some_and(|(_, step)| step.question().is_some())
+}
+
+fn of_findings(world: &World, found: &mut Vec<Action>) {
+    for (question, it) in (0..).zip(&world.questions) {
+        if it.seen.is_some() {
+            found.push(Action::Learn(question));
+            continue;
+        }
+        let look = |how| Action::Look { question, how };
+        found.extend([look(Looking::Shown), look(Looking::Hidden)]);
+        if world.left.unclear > 0 {
+            found.push(look(Looking::Unclear));
+        }
+    }
+    found.extend(
+        (0..)
+            .zip(&world.letters)
+            .map(|(it, _)| Action::CallBack(it)),
+    );
+    for (undo, it) in (0..).zip(&world.undos) {
+        match it.packet {
+            Packet::Unsent => found.extend([Action::SendUndo(undo), Action::GiveUpUndo(undo)]),
+            Packet::Flying(_) => found.push(Action::DeliverUndo(undo)),
+            Packet::Answered(_) => found.push(Action::AnswerUndo(undo)),
+            Packet::Over => {}
+        }
+        if it.at_work && it.packet != Packet::Unsent && world.left.losses > 0 {
+            found.push(Action::CutUndo(undo));
+        }
+    }
+}
+
 /// Must something arrive before time can pass?
 fn overdue_packet(world: &World) -> bool {
-    world.tries.iter().any(|attempt| {
+    let undo = world
+        .undos
+        .iter()
+        .any(|undo| matches!(undo.packet, Packet::Flying(until) if until <= world.now));
+    undo || world.tries.iter().any(|attempt| {
         matches!(attempt.packet, Packet::Flying(until) if until <= world.now)
             || matches!(attempt.task, Task::Frozen(until) if until <= world.now)
     })
@@ -375,9 +441,18 @@ impl Step<'_> {
                 lost,
             } => self.settle(proxy, record, lost),
             Action::StaleResend { proxy, record } => self.resend(proxy, record, false),
+            Action::StaleUndo { proxy, record } => self.undo_by_old_plan(proxy, record),
             Action::StalePark { proxy, record } => self.park(proxy, record, Parked::NoStep),
             Action::Say { record, verdict } => self.speak(record, verdict),
             Action::Steer(how) => self.steer(how),
+            Action::Look { question, how } => self.look(question, how),
+            Action::Learn(question) => self.learn(question),
+            Action::CallBack(letter) => self.call_back(letter),
+            Action::SendUndo(undo) => self.send_undo(undo),
+            Action::GiveUpUndo(undo) => self.give_up_undo(undo),
+            Action::DeliverUndo(undo) => self.deliver_undo(undo),
+            Action::AnswerUndo(undo) => self.answer_undo(undo),
+            Action::CutUndo(undo) => self.cut_undo(undo),
             Action::Tick => {
                 self.world.now += 1;
                 let now = self.world.now;

@@ -34,6 +34,14 @@ pub struct World {
     pub tries: Vec<Try>,
     /// Writes whose reply was lost, to be repeated.
     pub repeats: Vec<Repeat>,
+    /// Questions under way.
+    pub questions: Vec<Question>,
+    /// Callbacks under way.
+    pub letters: Vec<Letter>,
+    /// Every undo that was granted, in order.
+    pub undos: Vec<Undo>,
+    /// From then on the upstream shows what it should again.
+    pub blind_until: u8,
     /// What the upstream remembers.
     pub memory: Vec<Memory>,
     /// What the upstream did: attempts whose effect it accepted, in order.
@@ -131,6 +139,52 @@ pub struct Try {
     pub task: Task,
     pub packet: Packet,
     pub proof: Proof,
+    /// When its effect was accepted, where it takes time to show.
+    pub shown_from: u8,
+    /// Was its effect undone?
+    pub undone: bool,
+}
+
+/// A question to the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Question {
+    pub name: Name,
+    pub step: u8,
+    pub proxy: u8,
+    pub asked: u8,
+    pub admitted: u32,
+    /// The form that it is compared with.
+    pub form: u8,
+    /// What was seen; `None`: it has not arrived there yet.
+    pub seen: Option<Sight>,
+}
+
+/// What a question saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sight {
+    Applied,
+    Absent,
+    Unclear,
+}
+
+/// A callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Letter {
+    pub name: Name,
+    pub applied: bool,
+    pub definitive: bool,
+}
+
+/// A request that undoes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Undo {
+    pub name: Name,
+    pub instance: Instance,
+    pub round: u8,
+    pub dispatch_by: u32,
+    pub packet: Packet,
+    /// Does its sender still wait?
+    pub at_work: bool,
 }
 
 /// Our side of an attempt.
@@ -167,7 +221,7 @@ pub enum Proof {
     None,
     NotSent,
     NotProcessed,
-    /// A person said so.
+    /// A person, a look-up or a callback said so.
     Said,
 }
 
@@ -222,6 +276,8 @@ pub struct Seen {
     pub lies: Vec<(Name, bool)>,
     /// Ids that were refused as twins.
     pub twins: Vec<Name>,
+    /// Operations of which an undo may have left.
+    pub undone: Vec<Name>,
 }
 
 impl World {
@@ -248,6 +304,10 @@ impl World {
                 .collect(),
             tries: Vec::new(),
             repeats: Vec::new(),
+            questions: Vec::new(),
+            letters: Vec::new(),
+            undos: Vec::new(),
+            blind_until: 0,
             memory: Vec::new(),
             effects: Vec::new(),
             version: 0,
@@ -286,6 +346,22 @@ impl World {
             matches!(attempt.packet, Packet::Flying(_))
                 || matches!(attempt.task, Task::Permitted | Task::Frozen(_))
         })
+    }
+
+    /// Is its effect accepted and not undone?
+    pub fn in_force(&self, name: Name) -> bool {
+        self.effects.iter().any(|index| {
+            let attempt = &self.tries[usize::from(*index)];
+            attempt.name == name && !attempt.undone
+        })
+    }
+
+    /// Can an undo of it still take effect?
+    pub fn may_be_undone(&self, name: Name) -> bool {
+        let moving = |it: &&Undo| {
+            matches!(it.packet, Packet::Flying(_)) || (it.packet == Packet::Unsent && it.at_work)
+        };
+        self.undos.iter().filter(moving).any(|it| it.name == name)
     }
 
     pub fn lied(&self, name: Name) -> bool {

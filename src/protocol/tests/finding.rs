@@ -473,14 +473,27 @@ fn a_callback_proves_absence_only_for_good_and_only_of_everything() {
     assert_eq!(weighed.worth, Worth::Nothing(Uncounted::NotDefinitive));
     assert_eq!(world.state(&key("k")), "UNCERTAIN");
 
-    // Where the upstream takes both for one, it speaks of both.
+    // Also where its own answer denied it, and under one key: the earlier one may have failed, and the
+    // later one not.
     let mut world = World::new();
-    let ask = Ask::fenced("k", "107");
-    lost_in(&mut world, &ask);
+    let grant = world.granted(&subject());
+    world.record(&grant, answer(429, AnswerClass::NotProcessed));
+    lost_in(&mut world, &subject());
+    let weighed = world.called_back(true, Found::NotApplied);
+    assert_eq!(weighed.worth, Worth::Nothing(Uncounted::NotDefinitive));
+    let mut world = World::new();
+    lost_in(&mut world, &Ask::fenced("k", "107"));
     let ResendReply::Granted(again) = world.resend(&key("k")) else {
         panic!()
     };
     world.record(&again, lost());
+    let weighed = world.called_back(true, Found::NotApplied);
+    assert_eq!(weighed.worth, Worth::Nothing(Uncounted::NotDefinitive));
+    // One that sent nothing is none.
+    let mut world = World::new();
+    let grant = world.granted(&subject());
+    world.record(&grant, not_sent());
+    lost_in(&mut world, &subject());
     let weighed = world.called_back(true, Found::NotApplied);
     assert_eq!(weighed.worth, Worth::Settled);
 }
@@ -549,6 +562,38 @@ fn the_plan_takes_the_first_step_that_can_still_succeed() {
         operation.settle.steps = Steps::new(steps).unwrap();
         assert_eq!(world.planned(), Step::Park(why));
     }
+}
+
+/// A wall clock that is an hour ahead makes nobody give up before he has asked.
+#[test]
+fn another_machine_asks_for_as_long_on_its_own_clock() {
+    let mut world = World::new();
+    lost_in(&mut world, &subject());
+    let plan = |world: &World, ms: u64| {
+        let now = Moment {
+            boot: BootId(2),
+            boottime: BootInstant(ms),
+            wall_ms: 3_600_000 + ms,
+        };
+        let operation = &world.operations[&key("k")];
+        plan::plan(
+            operation,
+            world.fences.get(&resource()),
+            &world.lease,
+            &world.living,
+            &now,
+        )
+    };
+    assert!(matches!(plan(&world, 900_000), Step::Ask { .. }));
+    let operation = world.operations.get_mut(&key("k")).unwrap();
+    operation.settling.quiet.see(Moment {
+        boot: BootId(2),
+        boottime: BootInstant(900_000),
+        wall_ms: 0,
+    });
+    assert!(matches!(plan(&world, 1_499_999), Step::Ask { .. }));
+    let over = Step::Park(Parked::NotToldInTime);
+    assert_eq!(plan(&world, 1_500_000), over);
 }
 
 /// Where only a callback can help, a late answer is as good: nobody closes the listener.

@@ -1,12 +1,12 @@
 //! What must never be granted: an admission, a resend.
 
 use fencepost::protocol::operation::{AttemptEnd, State};
-use fencepost::protocol::outcome::Verdict;
+use fencepost::protocol::outcome::{Provenance, Verdict};
 use fencepost::protocol::policy::{IfOlderUnsettled, Ownership, PerGeneration};
 
 use super::super::register::{attempt_id, form_of};
 use super::super::scenario::{Call, Scenario, TICK_MS};
-use super::super::world::{Packet, Proof, Task, Try, World};
+use super::super::world::{Name, Packet, Proof, Task, Try, World};
 use super::answers::repeats;
 use super::{Judged, Position, Violation, is_acting, is_listening, never};
 
@@ -21,6 +21,7 @@ pub fn admitted(scenario: &Scenario, before: &World, after: &World, call: &Call)
     never(before.tries.iter().any(twice), || {
         format!("an attempt of {name} was granted twice")
     })?;
+    nothing_was_undone(before, attempt)?;
     intended(after, attempt)?;
     identity_is_free(before, call, attempt)?;
     never(call.token.is_some() && before.seen.cancelled, || {
@@ -44,6 +45,23 @@ pub fn admitted(scenario: &Scenario, before: &World, after: &World, call: &Call)
         attempt,
         call.policy.settle.capability.idempotent,
     )
+}
+
+/// Once an undo may have left, nothing else is sent under the key.
+fn nothing_was_undone(before: &World, attempt: &Try) -> Judged {
+    let name = attempt.name;
+    never(before.seen.undone.contains(&name), || {
+        format!("{name} was sent again after an undo of it had begun")
+    })
+}
+
+/// An undo was granted.
+pub fn undoing(scenario: &Scenario, before: &World, name: Name) -> Judged {
+    let mut tries = before.tries_of(name);
+    let hopeful = |it: &Try| is_acting(scenario, before, it) || is_listening(before, it);
+    never(tries.any(hopeful), || {
+        format!("{name} is being undone while an attempt of it acts or listens")
+    })
 }
 
 fn last(world: &World) -> &Try {
@@ -116,6 +134,7 @@ fn identity_is_free(before: &World, call: &Call, attempt: &Try) -> Judged {
         State::NotApplied(_) => Ok(()),
         State::Completed(completion) => {
             let corrected = completion.verdict == Verdict::Refused
+                && completion.provenance != Provenance::Void
                 && call.derived
                 && !call.own_key()
                 && form_of(&record.operation) != call.form;
@@ -260,6 +279,7 @@ pub fn resent(scenario: &Scenario, before: &World, after: &World) -> Judged {
     never(!operation.state.is_in_doubt(), || {
         format!("{name} was resent though it is {}", operation.state.word())
     })?;
+    nothing_was_undone(before, attempt)?;
     intended(after, attempt)?;
     let same_key = before
         .tries_of(name)

@@ -224,6 +224,8 @@ impl Step<'_> {
             },
             packet: Packet::Unsent,
             proof: Proof::None,
+            shown_from: 0,
+            undone: false,
         };
         let fence = &self.world.fences[usize::from(attempt.resource)];
         debug_assert!(number <= admissions(fence.as_ref()));

@@ -100,6 +100,11 @@ impl Step<'_> {
             };
             format!("attempt {index} arrives; the upstream {effect} and answers {status}")
         });
+        let name = self.world.tries[usize::from(index)].name;
+        if accepted && self.scenario().upstream.search_lag > 0 {
+            self.attempt(index).shown_from = self.before.now;
+        }
+        self.write_letters(name, accepted);
         if accepted {
             never::effect(self.scenario(), self.before, usize::from(index))?;
         }
@@ -233,6 +238,7 @@ impl Step<'_> {
         let steps = self.steps;
         let attempt = self.world.tries[usize::from(index)];
         let evidence = self.evidence(&attempt, shown);
+        let proxy = self.proxy_of(attempt.instance);
         let proof = proof_of(&evidence);
         if attempt.proof == Proof::None {
             self.attempt(index).proof = proof;
@@ -242,11 +248,16 @@ impl Step<'_> {
             attempt: attempt_id(attempt.instance, attempt.number),
             evidence: evidence.clone(),
             open,
-            at: moment(steps.scenario, 0, self.world.now),
+            at: moment(steps.scenario, proxy, self.world.now),
         };
         let command = Command::Record(record);
-        // Recording looks at nothing that differs between proxies.
-        let reply = apply(&mut self.world, steps.scenario, &steps.names, 0, &command);
+        let reply = apply(
+            &mut self.world,
+            steps.scenario,
+            &steps.names,
+            proxy,
+            &command,
+        );
         let Reply::Recorded(recorded) = reply else {
             panic!("a record was answered with {reply:?}");
         };

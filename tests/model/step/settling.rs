@@ -42,6 +42,13 @@ impl Step<'_> {
                 }
             }
         }
+        for undo in world.undos.iter_mut().filter(|it| it.instance == dead) {
+            undo.at_work = false;
+            if matches!(undo.packet, Packet::Unsent | Packet::Answered(_)) {
+                undo.packet = Packet::Over;
+            }
+        }
+        world.questions.retain(|question| question.proxy != proxy);
         for (call, caller) in self.steps.scenario.calls.iter().zip(&mut world.calls) {
             let waits = matches!(
                 caller.state,
@@ -136,11 +143,10 @@ impl Step<'_> {
             &moment(scenario, proxy, self.before.now),
         );
         match planned {
-            Planned::Nothing
-            | Planned::Await
-            | Planned::Ask { .. }
-            | Planned::Void { .. }
-            | Planned::Listen { .. } => Ok(false),
+            Planned::Nothing | Planned::Await | Planned::Listen { .. } => Ok(false),
+            Planned::Ask { step, .. } if !lost => self.ask_upstream(proxy, record, step),
+            Planned::Void { step, .. } if !lost => self.begin_undo(proxy, record, step),
+            Planned::Ask { .. } | Planned::Void { .. } => Ok(false),
             Planned::CloseThenPlan { .. } if !lost => self.close(proxy, record),
             Planned::Resend { .. } => {
                 if self.resend(proxy, record, lost)? {

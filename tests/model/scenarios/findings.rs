@@ -1,0 +1,202 @@
+//! What nobody knows is found out: by questions, by callbacks, or undone.
+//!
+//! A lag holds where it is longer than a sent request can still arrive and than the upstream needs to show
+//! it: here a tick on the wire, and a tick until it shows.
+
+use fencepost::protocol::steps::{SettleStep, Steps};
+use fencepost::protocol::time::Millis;
+
+use super::super::scenario::{
+    Budget, Call, Handling, Scenario, TICK_MS, asked, calls_back, idempotent, question, undone,
+};
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        blind(),
+        unclear(),
+        machines(),
+        sent_too(),
+        two_forms("two forms", false),
+        two_forms("two forms, told apart", true),
+        callbacks(),
+        undo(),
+        forgotten(),
+        undo_and_ask(),
+        undo_and_correct(),
+    ]
+}
+
+/// Later than the lag: the promise must break.
+pub(super) fn beyond() -> Vec<Scenario> {
+    let late = |name, about| {
+        let calls = vec![Call::new("Alice", 'a', 1).settle(asked(2, 1)).grants(2)];
+        Scenario::new(name, about, calls).horizon(8).budget(Budget {
+            losses: 1,
+            questions: 3,
+            ..Budget::default()
+        })
+    };
+    vec![
+        late("shown too late", "an effect shows later than the lag")
+            .with(|scenario| scenario.upstream.search_lag = 5),
+        late(
+            "frozen beyond the lag",
+            "a sender freezes for longer than the lag",
+        )
+        .with(|scenario| scenario.freeze = 7),
+    ]
+}
+
+fn blind() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(asked(2, 2))];
+    let about = "the upstream does not always show what it has";
+    Scenario::new("asked", about, calls)
+        .horizon(5)
+        .budget(Budget {
+            losses: 1,
+            blind: 1,
+            questions: 3,
+            ..Budget::default()
+        })
+        .with(|scenario| scenario.upstream.search_lag = 1)
+}
+
+fn unclear() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(asked(2, 1)).grants(2)];
+    let about = "some answers cannot be understood, and a person speaks too";
+    Scenario::new("asked, unclear", about, calls)
+        .horizon(4)
+        .budget(Budget {
+            losses: 1,
+            unclear: 1,
+            verdicts: 1,
+            questions: 2,
+            ..Budget::default()
+        })
+}
+
+/// The wall clock of the second machine runs an hour ahead.
+fn machines() -> Scenario {
+    let call = |who, proxy| Call::new(who, 'a', 1).settle(asked(2, 1)).at(proxy);
+    let calls = vec![call("Alice", 0), call("Alice, elsewhere", 1).grants(0)];
+    let about = "the lag is counted on a machine whose wall clock is wrong";
+    Scenario::new("asked elsewhere", about, calls)
+        .horizon(4)
+        .budget(Budget {
+            losses: 1,
+            crashes: 1,
+            questions: 1,
+            ..Budget::default()
+        })
+        .with(|scenario| {
+            scenario.machines = true;
+            scenario.skewed = true;
+        })
+}
+
+/// It deduplicates and can be asked, and both are done.
+fn sent_too() -> Scenario {
+    let mut settle = idempotent();
+    let resend = settle.steps.send_again().map(SettleStep::SendAgain);
+    let mut look = question(2, 1);
+    look.within = Millis(3 * TICK_MS);
+    let steps = [SettleStep::LookUp(look)].into_iter().chain(resend);
+    settle.steps = Steps::new(steps.collect()).unwrap();
+    let calls = vec![Call::new("Alice", 'a', 1).settle(settle)];
+    let about = "asked first, sent again, and asked once more";
+    Scenario::new("asked and sent again", about, calls)
+        .horizon(4)
+        .budget(Budget {
+            losses: 2,
+            questions: 2,
+            ..Budget::default()
+        })
+}
+
+fn two_forms(name: &'static str, told: bool) -> Scenario {
+    let mut settle = asked(2, 1);
+    let mut look = question(2, 1);
+    look.tells_forms = told;
+    settle.steps = Steps::new(vec![SettleStep::LookUp(look)]).unwrap();
+    let calls = vec![
+        Call::new("Alice", 'a', 1).settle(settle.clone()),
+        Call::new("Alice, corrected", 'a', 1).settle(settle).form(9),
+    ];
+    let about = "a person speaks too early, and a corrected request is lost too";
+    Scenario::new(name, about, calls).horizon(3).budget(Budget {
+        losses: 2,
+        lies: 1,
+        questions: 2,
+        ..Budget::default()
+    })
+}
+
+fn callbacks() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(calls_back()).grants(2)];
+    let about = "callbacks before the answer, after it, twice, late, and about trouble on the way";
+    Scenario::new("callbacks", about, calls)
+        .horizon(3)
+        .budget(Budget {
+            losses: 2,
+            odd: 1,
+            letters: 2,
+            verdicts: 1,
+            ..Budget::default()
+        })
+        .with(|scenario| scenario.upstream.odd = &[Handling::Throttle, Handling::BreakBefore])
+}
+
+fn undo() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(undone(2, 1)).grants(2)];
+    let about = "what is uncertain is undone";
+    Scenario::new("undone", about, calls)
+        .horizon(4)
+        .budget(Budget {
+            losses: 2,
+            ..Budget::default()
+        })
+}
+
+fn forgotten() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(undone(2, 2))];
+    let about = "the upstream forgets the key that is to be undone";
+    Scenario::new("undone too late", about, calls)
+        .horizon(7)
+        .budget(Budget {
+            losses: 1,
+            ..Budget::default()
+        })
+        .lifetime(4)
+}
+
+fn undo_and_ask() -> Scenario {
+    let mut settle = undone(2, 1);
+    let mut steps: Vec<SettleStep> = settle.steps.iter().map(|(_, it)| it.clone()).collect();
+    steps.insert(0, SettleStep::LookUp(question(2, 1)));
+    settle.steps = Steps::new(steps).unwrap();
+    let calls = vec![Call::new("Alice", 'a', 1).settle(settle).grants(2)];
+    let about = "asked while it is being undone, and after";
+    Scenario::new("undone and asked", about, calls)
+        .horizon(4)
+        .budget(Budget {
+            losses: 1,
+            questions: 1,
+            ..Budget::default()
+        })
+        .with(|scenario| scenario.stale_undos = true)
+}
+
+fn undo_and_correct() -> Scenario {
+    let derived = |call: Call| call.with(|call| call.derived = true).settle(undone(2, 1));
+    let calls = vec![
+        derived(Call::new("Alice", 'a', 1)),
+        derived(Call::new("Alice, corrected", 'a', 1).form(9)),
+    ];
+    let about = "a corrected request after the first was undone";
+    Scenario::new("undone and corrected", about, calls)
+        .horizon(4)
+        .budget(Budget {
+            losses: 1,
+            ..Budget::default()
+        })
+}
