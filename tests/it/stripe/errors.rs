@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::support::gate::Gate;
+use crate::support::call::Call;
+use crate::support::gate::{Gate, until};
 use crate::support::link::Link;
 use crate::support::node::node;
 use crate::support::proxy::Proxy;
@@ -18,7 +19,7 @@ use crate::support::upstream::{Keys, Upstream};
 
 /// The profile, and a fence and little patience for charges.
 const ROUTE: &str = r#"profile: stripe-v1
-timeouts: { connect: 2s, response: 10s, dispatch: 5s }
+timeouts: { connect: 2s, response: 60s, dispatch: 5s }
 effects:
   - on: POST /v1/charges
     once: { header: Idempotency-Key }
@@ -124,6 +125,9 @@ fn the_sdks_raise_the_right_class_and_repeat_only_what_is_joined() {
         assert_told(sdk, &told, API, 504, "outcome-uncertain", 3);
         assert_eq!(upstream.heads().len(), 3);
         never.open();
+        until("it is settled", || {
+            proxy.read("/v1/operations/provider/lost")["state"] == "COMPLETED"
+        });
         let again = charge(sdk, at, 500, "lost", None);
         assert!(again.0["id"].is_string(), "{again:?}");
         assert_eq!(upstream.effects().len(), 2);
@@ -139,14 +143,14 @@ fn the_sdks_raise_the_right_class_and_repeat_only_what_is_joined() {
         // 503: it is stopping; nothing is sent, and it asks again.
         let held = Gate::closed();
         upstream.next(Script::hold_answer(&held));
-        let under_way = crate::support::call::Call::new(at, "POST", "/v1/refunds")
+        let under_way = Call::new(at, "POST", "/v1/refunds")
             .key("held")
             .content("application/x-www-form-urlencoded", "amount=1")
             .start();
         held.until_reached();
         let before = upstream.heads().len();
         proxy.begin_to_stop();
-        crate::support::gate::until("it is stopping", || proxy.health("/readyz").status == 503);
+        until("it is stopping", || proxy.health("/readyz").status == 503);
         let told = charge(sdk, at, 500, "later", None);
         assert_told(sdk, &told, API, 503, "draining", 3);
         assert_eq!(upstream.heads().len(), before);
