@@ -179,13 +179,13 @@ fn until_asked(
         .of(step)
         .and_then(|known| Some((known, known.last_asked?)))
     else {
-        return left_of(question.every.from, &operation.changed, now);
+        return rest_of(question.every.from, &operation.changed, now);
     };
     let pause = match progress.samples {
         0 => question.every.after(progress.asked),
         samples => question.every.after(samples),
     };
-    let due = left_of(pause, &last, now);
+    let due = rest_of(pause, &last, now);
     let lasted = operation.quiet().lasted(now);
     match lasted.map(|lasted| Millis(question.lag.0.saturating_sub(lasted.0))) {
         Some(left) if left > Millis::default() => due.min(left),
@@ -196,18 +196,19 @@ fn until_asked(
 /// Until the undo is due: the first when it has been quiet for long enough, the others after a pause.
 fn until_undone(operation: &Operation, policy: &VoidPolicy, now: &Moment) -> Millis {
     match &operation.settling.void {
-        Some(void) => left_of(policy.every.after(void.begun), &void.last.at, now),
+        Some(void) => rest_of(policy.every.after(void.begun), &void.last.at, now),
         // What nobody has seen yet, the first try sees.
         None => match operation.settling.quiet.lasted(now) {
             Some(lasted) => Millis(policy.lag.0.saturating_sub(lasted.0)),
-            None => left_of(policy.every.from, &operation.changed, now),
+            None => rest_of(policy.every.from, &operation.changed, now),
         },
     }
 }
 
-/// What is left of a pause that began then; all of it where no clock can tell.
-fn left_of(pause: Millis, began: &Moment, now: &Moment) -> Millis {
-    let passed = now.age_at_least(began).unwrap_or_default();
+/// What is left of a pause that began then; nothing, if it began in another boot: a pause is politeness, and
+/// one that no clock can end would never end.
+fn rest_of(pause: Millis, began: &Moment, now: &Moment) -> Millis {
+    let passed = now.elapsed_within_boot(began).unwrap_or(pause);
     Millis(pause.0.saturating_sub(passed.0))
 }
 
@@ -354,7 +355,7 @@ fn until_resent(operation: &Operation, now: &Moment) -> Millis {
     let Some(resend) = operation.settle.steps.send_again() else {
         return Millis::default();
     };
-    left_of(
+    rest_of(
         resend.every().after(operation.resends),
         &operation.changed,
         now,
