@@ -513,6 +513,7 @@ mod evidence;
 mod finding;
 mod life;
 mod meaning;
+mod planned;
 mod pulse;
 mod settling;
 mod share;

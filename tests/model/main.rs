@@ -23,6 +23,7 @@
 
 mod fair;
 mod never;
+mod policies;
 mod register;
 mod scenario;
 mod scenarios;

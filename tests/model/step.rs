@@ -345,7 +345,7 @@ fn settler(world: &World, record: u8) -> u8 {
 fn may_ask(world: &World, record: u8) -> bool {
     let operation = &world.records[usize::from(record)].operation;
     let asks = operation.settle.steps.iter().next();
-    world.left.questions > 0 || !asks.is_some_and(|(_, step)| step.question().is_some())
+    world.left.questions > 0 || asks.is_none_or(|(_, step)| step.question().is_none())
 }
 
 fn of_findings(world: &World, found: &mut Vec<Action>) {

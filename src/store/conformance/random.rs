@@ -20,7 +20,7 @@ use crate::protocol::outcome::{AnswerClass, Evidence, Unsent};
 use crate::protocol::policy::{
     IfOlderUnsettled, IfTwin, Order, PerGeneration, Policy, SettlePolicy, TokenMode,
 };
-use crate::protocol::time::Millis;
+use crate::protocol::time::{Millis, Moment};
 use crate::protocol::void::{BeginVoid, VoidEnd, VoidReply, Voided};
 use crate::store::OperationQuery;
 
@@ -179,47 +179,12 @@ impl Script {
                 park.at = at;
                 Some(Command::Park(park))
             }
-            Step::Find {
-                id,
-                found,
-                turn,
-                callback,
-            } => {
-                let found = match found {
-                    0 => Found::Applied(c::answer(200)),
-                    1 => Found::NotApplied,
-                    _ => Found::NotKnown(NotKnown::Unreadable),
-                };
-                let mut finding = s::found(&key(*id), found, *turn, at);
-                if let Some(definitive) = *callback {
-                    finding.by = Finder::Callback {
-                        definitive,
-                        tells_forms: false,
-                    };
-                }
-                Some(Command::Find(finding))
-            }
+            Step::Find { .. } => found(step, at),
             Step::BeginVoid(id) => Some(Command::BeginVoid(BeginVoid {
                 attempt: self.attempt(),
                 ..s::begin_void(&key(*id), self.instance, at)
             })),
-            Step::Voided { attempt, end } => {
-                let (key, attempt) = match self.undone.as_slice() {
-                    [] => return None,
-                    undone => attempt.get(undone).clone(),
-                };
-                let end = match end {
-                    0 => VoidEnd::Undone(c::answer(409)),
-                    1 => VoidEnd::Unclear(NotKnown::Unanswered),
-                    _ => VoidEnd::NotSent(Unsent::ConnectionLost),
-                };
-                Some(Command::Voided(Voided {
-                    key,
-                    attempt,
-                    end,
-                    at,
-                }))
-            }
+            Step::Voided { attempt, end } => self.voided(*attempt, *end, at),
             Step::Resolve { id, verdict } => {
                 let verdict = match verdict {
                     0 => Resolution::Applied(c::answer(200)),
@@ -233,6 +198,24 @@ impl Script {
             }
             Step::Restart | Step::Pass(_) => None,
         }
+    }
+
+    fn voided(&self, attempt: prop::sample::Index, end: u8, at: Moment) -> Option<Command> {
+        let (key, attempt) = match self.undone.as_slice() {
+            [] => return None,
+            undone => attempt.get(undone).clone(),
+        };
+        let end = match end {
+            0 => VoidEnd::Undone(c::answer(409)),
+            1 => VoidEnd::Unclear(NotKnown::Unanswered),
+            _ => VoidEnd::NotSent(Unsent::ConnectionLost),
+        };
+        Some(Command::Voided(Voided {
+            key,
+            attempt,
+            end,
+            at,
+        }))
     }
 
     fn admit(&mut self, asked: &Asked) -> Admit {
@@ -287,6 +270,31 @@ impl Script {
         };
         self.granted.push((grant.key.clone(), grant.attempt));
     }
+}
+
+fn found(step: &Step, at: Moment) -> Option<Command> {
+    let Step::Find {
+        id,
+        found,
+        turn,
+        callback,
+    } = step
+    else {
+        return None;
+    };
+    let found = match found {
+        0 => Found::Applied(c::answer(200)),
+        1 => Found::NotApplied,
+        _ => Found::NotKnown(NotKnown::Unreadable),
+    };
+    let mut finding = s::found(&key(*id), found, *turn, at);
+    if let Some(definitive) = *callback {
+        finding.by = Finder::Callback {
+            definitive,
+            tells_forms: false,
+        };
+    }
+    Some(Command::Find(finding))
 }
 
 fn policy_of(asked: &Asked) -> Policy {
