@@ -43,6 +43,7 @@ fuzz! {
     multipart
     xml
     graphql
+    insertion
     template
     condition
     identity

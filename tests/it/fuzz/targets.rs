@@ -6,13 +6,21 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use fencepost::config::{Insert, KeyFormat, KeyRule, Slot};
 use fencepost::expression::multipart;
 use fencepost::expression::{
     AnswerFacts, Condition, GraphQl, JsonPointer, Member, PathParams, PathTemplate, RequestFacts,
     RequestPath, Template, XmlPath,
 };
-use fencepost::protocol::ids::{FencingToken, Sequence};
+use fencepost::protocol::ids::{
+    FencingToken, Incarnation, OperationId, OperationKey, Principal, Round, Sequence, Tenant,
+    UpstreamId,
+};
+use fencepost::protocol::operation::IdentityOrigin;
+use fencepost::protocol::outcome::StoredRequest;
+use fencepost::protocol::policy::{KeyPolicy, KeyValue};
 use fencepost::wire::canonical::{Canonical, NotCanonical};
+use fencepost::wire::insertion::{Named, filled};
 use fencepost::wire::{hygiene, keys};
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -409,6 +417,130 @@ pub fn graphql(input: &[u8]) -> Shape {
         Ok(_) => "found".to_owned(),
         Err(missing) => format!("{:?}", missing.why),
     }
+}
+
+/// Where a fuzzed key goes: `json /a/b`, `form a`, `query a`, `graphql a`.
+fn slot(line: &str) -> Option<Slot> {
+    let (kind, name) = line.split_once(' ')?;
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"';
+    if name.is_empty() || !name.bytes().all(plain) {
+        return None;
+    }
+    match kind {
+        "json" => JsonPointer::parse(name).map(Slot::Json),
+        "form" => Some(Slot::Form(name.to_owned())),
+        "query" => Some(Slot::Query(name.to_owned())),
+        "graphql" => Some(Slot::GraphQl(name.to_owned())),
+        _ => None,
+    }
+}
+
+const FUZZED_KEY: &str = "k\"\\&k";
+
+/// The request with the key in it; `None`: it is refused.
+fn with_key(slot: &Slot, value: KeyValue, request: &StoredRequest) -> Option<StoredRequest> {
+    let rule = KeyRule {
+        slot: slot.clone(),
+        longest: None,
+        format: KeyFormat::Any,
+        policy: KeyPolicy {
+            value,
+            lifetime: None,
+            remembers_refusals: false,
+            placing: None,
+        },
+    };
+    let key = OperationKey {
+        tenant: Tenant::new("t"),
+        upstream: UpstreamId::new("u"),
+        principal: Principal::None,
+        id: OperationId::new(FUZZED_KEY),
+        incarnation: Incarnation(0),
+    };
+    let named = Named {
+        key: &key,
+        origin: IdentityOrigin::Caller,
+        round: Round(0),
+    };
+    let filled = filled(&Insert::of_key(Some(rule)), request, named);
+    filled.ok().map(|filled| filled.request)
+}
+
+/// What another reader finds at the place.
+fn read_at(slot: &Slot, request: &StoredRequest, headers: &HeaderMap) -> Option<String> {
+    let target = String::from_utf8_lossy(&request.target);
+    let facts = RequestFacts {
+        method: &Method::POST,
+        raw_path: "/p",
+        path: &PathParams::default(),
+        query: target.split_once('?').map(|(_, query)| query),
+        headers,
+        body: &request.body,
+        token: None,
+        operation: None,
+    };
+    slot.member().read(&facts).ok().map(Into::into)
+}
+
+/// Where a key can be put in, another reader finds it there, the bytes around it are those that came, and
+/// doing it again makes the same; with a key in it nothing more is put in. A place, and the content or
+/// the query, are the first line and the rest.
+pub fn insertion(input: &[u8]) -> Shape {
+    let (line, rest) = first_line(input);
+    let line = String::from_utf8_lossy(line);
+    let Some(slot) = slot(&line) else {
+        return "no place".to_owned();
+    };
+    let is_query = matches!(slot, Slot::Query(_));
+    let declared = match slot {
+        Slot::Form(_) => "application/x-www-form-urlencoded",
+        _ => "application/json",
+    };
+    let query = format!("/p?{}", String::from_utf8_lossy(rest));
+    let came = StoredRequest {
+        method: Bytes::from("POST"),
+        target: Bytes::from(if is_query { query } else { "/p".to_owned() }),
+        fields: vec![("content-type".into(), declared.into())],
+        body: Bytes::copy_from_slice(if is_query { b"" } else { rest }),
+    };
+    let Some(sent) = with_key(&slot, KeyValue::Caller, &came) else {
+        return format!("refused {}", line.len().min(40));
+    };
+    assert_eq!(
+        with_key(&slot, KeyValue::Caller, &came).as_ref(),
+        Some(&sent)
+    );
+    assert_eq!(
+        with_key(&slot, KeyValue::Caller, &sent).as_ref(),
+        Some(&sent)
+    );
+    let read = read_at(&slot, &sent, &typed(declared));
+    assert_eq!(read.as_deref(), Some(FUZZED_KEY));
+    if came == sent {
+        return "brought".to_owned();
+    }
+    let derived = with_key(&slot, KeyValue::Derived, &came).unwrap();
+    assert_eq!(with_key(&slot, KeyValue::Derived, &derived), None);
+    let (before, after) = match slot {
+        Slot::Query(_) => (&came.target, &sent.target),
+        _ => (&came.body, &sent.body),
+    };
+    let same = |(one, other): &(&u8, &u8)| one == other;
+    let front = before.iter().zip(after).take_while(same).count();
+    let back = before.iter().rev().zip(after.iter().rev());
+    let back = back.take_while(same).count();
+    // `null` of `variables` is the one thing that goes.
+    let gone = if matches!(slot, Slot::GraphQl(_)) {
+        4
+    } else {
+        0
+    };
+    assert!(front + back + gone >= before.len(), "{after:?}");
+    format!(
+        "put in {} {}",
+        line.len().min(40),
+        after.len().min(400) / 40
+    )
 }
 
 /// A condition from a config, and the content of an answer: an error points into the text; an answer
