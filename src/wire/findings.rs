@@ -233,3 +233,6 @@ fn header_map(fields: &crate::protocol::outcome::Fields) -> HeaderMap {
 fn bytes_of(value: &HeaderValue) -> Bytes {
     Bytes::copy_from_slice(value.as_bytes())
 }
+
+#[cfg(test)]
+mod tests;
