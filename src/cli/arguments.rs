@@ -20,7 +20,7 @@ use crate::config::Secret;
 pub(super) use operators::{
     OperationName, OperationResolve, OperationSettle, OperationShow, OperationWhy, Operations,
     OperationsList, OperationsResolve, ResourceShow, ResourceSteer, Resources, ResourcesList,
-    StateWord, UnsettledWord, VerdictWord,
+    VerdictWord,
 };
 
 /// A sidecar fencing proxy: at most one accepted effect per operation, given the upstream's declared
