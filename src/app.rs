@@ -205,7 +205,6 @@ impl Instance {
             metrics: metrics.clone(),
         };
         let opened = register::open(&config, accept_restored, starting).await?;
-        let keeper = opened.keeper;
         let fingerprint_key = FingerprintKey::new(&opened.fingerprint_key);
         let register = Register::new(opened.backend);
         let supervisor = Supervisor::default();
@@ -255,7 +254,7 @@ impl Instance {
             register,
             supervisor,
             reconciler,
-            keeper,
+            keeper: opened.keeper,
             metrics,
             judge,
             report: (observer.counts().clone(), state),

@@ -129,13 +129,7 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
     let Some(before) = operation_of(view) else {
         return unchanged(Reply::Resend(ResendReply::Settled(None)));
     };
-    let is_asked_for = match before.state {
-        State::Intended | State::Uncertain => true,
-        // It waits for a person, and here is one.
-        State::NeedsAttention(_) => resend.attended.is_some(),
-        State::NotApplied(_) | State::Completed(_) => false,
-    };
-    if !is_asked_for {
+    if !may_need(resend, &before.state) {
         return unchanged(Reply::Resend(ResendReply::Settled(Some(
             before.state.clone(),
         ))));
@@ -146,12 +140,8 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
     if repeated || (live && !broken(Rule::OneAttemptAtATime)) {
         return unchanged(Reply::Resend(ResendReply::NotNow));
     }
-    let licence = match &resend.attended {
-        Some(attended) if attended.send => Licence::Person,
-        Some(_) | None => Licence::None,
-    };
     let (fence, lease) = (view.fence.as_ref(), &view.lease);
-    let room = match plan::room_for(before, fence, lease, &resend.at, licence) {
+    let room = match plan::room_for(before, fence, lease, &resend.at, licence(resend)) {
         Ok(room) => room,
         Err(obstacle) => return unchanged(Reply::Resend(ResendReply::Forbidden(obstacle))),
     };
@@ -190,16 +180,7 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
         look_again: false,
         request: Some(std::sync::Arc::new(request)),
     };
-    let asked = match &resend.attended {
-        Some(Attended {
-            operator, reason, ..
-        }) => format!(", as {operator} asked: {reason}"),
-        None => String::new(),
-    };
-    let text = format!(
-        "sending the stored bytes again under the same key (resend {}){asked}",
-        operation.resends
-    );
+    let text = sending_again(resend, operation.resends);
     let event = line(&operation, resend.at, Some(resend.attempt), text);
     let changes = Changes {
         operation: Some(Box::new(operation)),
@@ -210,6 +191,33 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
         changes,
         reply: Reply::Resend(ResendReply::Granted(grant)),
     }
+}
+
+/// Can an operation in this state be one to send again?
+fn may_need(resend: &Resend, state: &State) -> bool {
+    match state {
+        State::Intended | State::Uncertain => true,
+        // It waits for a person, and here is one.
+        State::NeedsAttention(_) => resend.attended.is_some(),
+        State::NotApplied(_) | State::Completed(_) => false,
+    }
+}
+
+fn licence(resend: &Resend) -> Licence {
+    match &resend.attended {
+        Some(attended) if attended.send => Licence::Person,
+        Some(_) | None => Licence::None,
+    }
+}
+
+fn sending_again(resend: &Resend, resends: u32) -> String {
+    let asked = match &resend.attended {
+        Some(Attended {
+            operator, reason, ..
+        }) => format!(", as {operator} asked: {reason}"),
+        None => String::new(),
+    };
+    format!("sending the stored bytes again under the same key (resend {resends}){asked}")
 }
 
 /// What a dead instance left silent or open will bring nothing any more.

@@ -127,6 +127,9 @@ type OneLabel = [(&'static str, &'static str); 1];
 /// A family of at most one, so that its number can be absent.
 type NoLabels = [(&'static str, &'static str); 0];
 
+const KEY_LIFETIME: &str = "The least time that an upstream still remembers the key of an unsettled operation; \
+    absent without one";
+
 /// States that count as unsettled, by the contract's words.
 const UNSETTLED: [&str; 3] = ["INTENDED", "UNCERTAIN", "NEEDS_ATTENTION"];
 
@@ -384,12 +387,7 @@ impl Inner {
                 "oldest_unsettled_seconds",
                 "Age of the oldest unsettled operation; 0 without one",
             ),
-            key_lifetime: counted(
-                r,
-                "key_lifetime_left_seconds",
-                "The least time that an upstream still remembers the key of an unsettled operation; absent \
-                 without one",
-            ),
+            key_lifetime: counted(r, "key_lifetime_left_seconds", KEY_LIFETIME),
             settle: histogram(
                 r,
                 "settle_duration_seconds",

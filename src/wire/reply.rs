@@ -6,6 +6,7 @@
 //!
 //! What it does not do: choose what to say (`answer`, `problem`).
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -189,12 +190,12 @@ pub fn location(key: &OperationKey) -> String {
     let mut path = format!("/v1/operations/{upstream}/{id}");
     // Where others may share the id: which of them.
     if let Principal::Hashed(digest) = &key.principal {
-        path.push_str("?principal=");
-        path.push_str(&format!("{:032x}", u128::from_be_bytes(*digest)));
+        // Writing to a String cannot fail.
+        let _ = write!(path, "?principal={:032x}", u128::from_be_bytes(*digest));
     }
     if key.incarnation > Incarnation::default() {
-        path.push(if path.contains('?') { '&' } else { '?' });
-        path.push_str(&format!("incarnation={}", key.incarnation.0));
+        let before = if path.contains('?') { '&' } else { '?' };
+        let _ = write!(path, "{before}incarnation={}", key.incarnation.0);
     }
     path
 }

@@ -29,7 +29,7 @@ impl House {
     }
 }
 
-fn verdict(filter: Value, more: Value) -> Value {
+fn verdict(filter: &Value, more: &Value) -> Value {
     let mut said = json!({
         "filter": filter, "verdict": "not_applied", "reason": "the bank lost the day",
     });
@@ -49,7 +49,7 @@ async fn a_verdict_on_many_is_seen_first_and_falls_on_what_was_seen() {
     let filter = || json!({"upstream": "bank", "state": "INTENDED"});
 
     let seen = house
-        .resolve_many(verdict(filter(), json!({"dry_run": true})))
+        .resolve_many(verdict(&filter(), &json!({"dry_run": true})))
         .await
         .unwrap();
 
@@ -66,16 +66,16 @@ async fn a_verdict_on_many_is_seen_first_and_falls_on_what_was_seen() {
 
     // Another one turned up since: it was not seen, so nothing is resolved.
     house.left_behind("pay-3");
-    let said = verdict(filter(), json!({"selection": seen.selection}));
+    let said = verdict(&filter(), &json!({"selection": seen.selection}));
     let refusal = house.resolve_many(said).await.unwrap_err();
     assert_eq!(refusal, (409, "selection-changed".to_owned()));
     assert_eq!(house.state("pay-1").await, "UNCERTAIN");
 
     let seen = house
-        .resolve_many(verdict(filter(), json!({"dry_run": true})))
+        .resolve_many(verdict(&filter(), &json!({"dry_run": true})))
         .await
         .unwrap();
-    let said = verdict(filter(), json!({"selection": seen.selection}));
+    let said = verdict(&filter(), &json!({"selection": seen.selection}));
     let done = house.resolve_many(said).await.unwrap();
 
     assert_eq!((done.resolved, done.refused, done.dry_run), (3, 1, false));
@@ -97,20 +97,26 @@ async fn a_verdict_on_many_that_says_too_little_is_refused() {
     let house = house(alice()).await;
     house.left_behind("pay-1");
     for bad in [
-        verdict(json!({}), json!({})),
-        verdict(json!({"state": "COMPLETED", "upstream": "bank"}), json!({})),
-        verdict(json!({"upstrem": "bank"}), json!({})),
-        verdict(json!({"upstream": "bank", "older_than": "x"}), json!({})),
-        verdict(json!({"upstream": "bank"}), json!({"status": 200})),
-        verdict(json!({"upstream": "bank"}), json!({"new_key": true})),
-        verdict(json!({"upstream": "bank"}), json!({"reason": " "})),
+        verdict(&json!({}), &json!({})),
+        verdict(
+            &json!({"state": "COMPLETED", "upstream": "bank"}),
+            &json!({}),
+        ),
+        verdict(&json!({"upstrem": "bank"}), &json!({})),
+        verdict(&json!({"upstream": "bank", "older_than": "x"}), &json!({})),
+        verdict(&json!({"upstream": "bank"}), &json!({"status": 200})),
+        verdict(&json!({"upstream": "bank"}), &json!({"new_key": true})),
+        verdict(&json!({"upstream": "bank"}), &json!({"reason": " "})),
     ] {
         let refusal = house.resolve_many(bad.clone()).await.unwrap_err();
         assert_eq!(refusal.0, 400, "{bad}");
     }
     // Only what is old enough.
     let young = json!({"upstream": "bank", "state": "INTENDED", "older_than": "1h"});
-    let none = house.resolve_many(verdict(young, json!({}))).await.unwrap();
+    let none = house
+        .resolve_many(verdict(&young, &json!({})))
+        .await
+        .unwrap();
     assert_eq!((none.resolved, none.operations.len()), (0, 0));
     assert_eq!(house.state("pay-1").await, "UNCERTAIN");
 }
@@ -122,7 +128,7 @@ async fn many_verdicts_end_where_the_register_does() {
     house.left_behind("pay-1");
     let slow = house.stand_in.slow_down();
     let filter = json!({"upstream": "bank", "state": "INTENDED"});
-    let resolving = house.resolve_many(verdict(filter, json!({})));
+    let resolving = house.resolve_many(verdict(&filter, &json!({})));
     let failing = async {
         slow.reached.notified().await;
         let fault = StoreError::Unavailable("no disk".to_owned());

@@ -4,6 +4,8 @@
 //!
 //! What it does not do: show content (`content`).
 
+use std::fmt::Write as _;
+
 use serde::{Deserialize, Serialize};
 
 use super::Looker;
@@ -280,7 +282,8 @@ impl KeyView {
             name.push_str(principal);
         }
         if self.incarnation > 0 {
-            name.push_str(&format!(" --incarnation {}", self.incarnation));
+            // Writing to a String cannot fail.
+            let _ = write!(name, " --incarnation {}", self.incarnation);
         }
         name
     }

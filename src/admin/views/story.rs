@@ -5,6 +5,8 @@
 //!
 //! What it does not do: show content, or do anything.
 
+use std::fmt::Write as _;
+
 use serde::{Deserialize, Serialize};
 
 use super::words::{interruption, provenance, step, time, wall_time};
@@ -133,14 +135,17 @@ fn asked_for(operation: &Operation) -> String {
     }
     .to_owned();
     if let Some(place) = &operation.place {
-        text.push_str(&format!(
-            ", on {} as its admission {}",
+        let token = place.token.as_ref();
+        let token = token.map_or_else(
+            || "without a token".to_owned(),
+            |token| format!("with token {token}"),
+        );
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            ", on {} as its admission {}, {token}",
             place.resource, place.number.0
-        ));
-        match &place.token {
-            Some(token) => text.push_str(&format!(", with token {token}")),
-            None => text.push_str(", without a token"),
-        }
+        );
     }
     text
 }

@@ -163,3 +163,38 @@ fn a_verdict_on_what_was_seen_does_not_fall_on_what_came_after() {
     let whatever = world.resolve_as_seen(&key, not_applied(), None);
     assert!(matches!(whatever, Resolved::Done(_)));
 }
+
+#[test]
+fn what_is_left_of_a_keys_lifetime_runs_out_and_is_over_where_no_clock_can_say() {
+    use super::super::remaining::lifetime_of_key;
+    const DAY: u64 = 86_400_000;
+    let (mut world, key) = lost_world(|_| {});
+    let operation = world.operations[&key].clone();
+    let left = |now: &Moment| lifetime_of_key(&operation, now).map(|it| it.0);
+    assert_eq!(left(&world.now()), Some(DAY));
+    world.now_ms += DAY / 4;
+    assert_eq!(left(&world.now()), Some(DAY / 4 * 3));
+    // The largest that any clock shows.
+    let wall_ahead = Moment {
+        wall_ms: world.now_ms + DAY / 4,
+        ..world.now()
+    };
+    assert_eq!(left(&wall_ahead), Some(DAY / 2));
+    let stepped_back = Moment {
+        boot: BootId(2),
+        wall_ms: 0,
+        ..world.now()
+    };
+    assert_eq!(left(&stepped_back), Some(0));
+    world.now_ms += DAY;
+    assert_eq!(left(&world.now()), Some(0));
+
+    let (world, key) = lost_world(|ask| ask.policy.settle.key.as_mut().unwrap().lifetime = None);
+    assert_eq!(lifetime_of_key(&world.operations[&key], &world.now()), None);
+    // Nothing was sent under it: it has not begun.
+    let mut world = World::new();
+    let unsent = world.granted(&Ask::fenced("k", "107"));
+    world.record(&unsent, not_sent());
+    let operation = &world.operations[&unsent.key];
+    assert_eq!(lifetime_of_key(operation, &world.now()), None);
+}

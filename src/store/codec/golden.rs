@@ -210,7 +210,7 @@ fn fence() -> Fence {
             strict: AdmissionNumber(298),
             tokenless: AdmissionNumber(0),
         },
-        interventions: Default::default(),
+        interventions: std::sync::Arc::default(),
     }
 }
 

@@ -146,45 +146,30 @@ fn a_resource_is_explained_cut_off_cancelled_and_reopened() {
 #[test]
 fn many_operations_are_resolved_at_once_after_they_were_seen() {
     let upstream = Upstream::start(Keys::Ignored);
-    let mut proxy = Proxy::start(Setup::opaque(upstream.address()));
+    let proxy = Proxy::start(Setup::opaque(upstream.address()));
     for key in ["a", "b", "c"] {
         upstream.next(Script::cut_request_after(60));
         pay(&proxy, key, "{}").send();
         until_state(&proxy, key, "NEEDS_ATTENTION");
     }
-    let command = [
-        "operations",
-        "resolve-all",
-        "--upstream",
-        "provider",
-        "--verdict",
-        "not-applied",
-        "--reason",
-        "not in their books",
-    ];
-
-    let seen = said(&proxy.command(&command), 0);
+    let seen = said(&proxy.command(&NOT_IN_THEIR_BOOKS), 0);
 
     assert!(seen.contains("nothing is resolved yet"), "{seen}");
     assert_eq!(state(&proxy, "a"), "NEEDS_ATTENTION");
-    let selection = |seen: &str| {
-        let (_, after) = seen.split_once("--selection ").unwrap();
-        after.split_whitespace().next().unwrap().to_owned()
-    };
     // Another one turns up before the verdict: it was not seen.
     let first = selection(&seen);
     upstream.next(Script::cut_request_after(60));
     pay(&proxy, "d", "{}").send();
     until_state(&proxy, "d", "NEEDS_ATTENTION");
     let stale = said(
-        &proxy.command(&[&command[..], &["--selection", &first]].concat()),
+        &proxy.command(&[&NOT_IN_THEIR_BOOKS[..], &["--selection", &first]].concat()),
         1,
     );
     assert!(stale.contains("selection-changed"), "{stale}");
     assert_eq!(state(&proxy, "a"), "NEEDS_ATTENTION");
-    let now = selection(&said(&proxy.command(&command), 0));
+    let now = selection(&said(&proxy.command(&NOT_IN_THEIR_BOOKS), 0));
     said(
-        &proxy.command(&[&command[..], &["--selection", &now]].concat()),
+        &proxy.command(&[&NOT_IN_THEIR_BOOKS[..], &["--selection", &now]].concat()),
         0,
     );
     for key in ["a", "b", "c", "d"] {
@@ -192,8 +177,13 @@ fn many_operations_are_resolved_at_once_after_they_were_seen() {
         assert_eq!(pay(&proxy, key, "{}").send().status, 201);
     }
     assert_eq!(upstream.effects().len(), 4);
+}
 
-    // The same without an instance.
+/// The same straight in a register that nobody runs on.
+#[test]
+fn a_stopped_register_is_explained_steered_and_resolved() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let mut proxy = Proxy::start(Setup::opaque(upstream.address()));
     upstream.next(Script::lose_answer());
     pay(&proxy, "e", "{}").send();
     until_state(&proxy, "e", "NEEDS_ATTENTION");
@@ -207,10 +197,10 @@ fn many_operations_are_resolved_at_once_after_they_were_seen() {
     assert!(why.contains("say how it ended"), "{why}");
     let refused = direct(&["operations", "settle", "provider", "e"]);
     assert!(said(&refused, 1).contains("no-instance"));
-    let seen = said(&direct(&command), 0);
-    let selection = selection(&seen);
+    let seen = said(&direct(&NOT_IN_THEIR_BOOKS), 0);
+    let now = selection(&seen);
     said(
-        &direct(&[&command[..], &["--selection", &selection]].concat()),
+        &direct(&[&NOT_IN_THEIR_BOOKS[..], &["--selection", &now]].concat()),
         0,
     );
     let cancelled = ["resources", "cancel", "account:7", "--reason", "closed"];
@@ -225,6 +215,23 @@ fn many_operations_are_resolved_at_once_after_they_were_seen() {
         "resource-cancelled",
         "never",
     );
+}
+
+const NOT_IN_THEIR_BOOKS: [&str; 8] = [
+    "operations",
+    "resolve-all",
+    "--upstream",
+    "provider",
+    "--verdict",
+    "not-applied",
+    "--reason",
+    "not in their books",
+];
+
+/// What a preview says to type.
+fn selection(seen: &str) -> String {
+    let (_, after) = seen.split_once("--selection ").unwrap();
+    after.split_whitespace().next().unwrap().to_owned()
 }
 
 /// Who reads what customers sent is told by the operation itself.
