@@ -144,12 +144,27 @@
 //! makes another's be forgotten. After a fail-over ([`super::moving`]) a role confirms only for instances of its
 //! own tenant; ten seconds for objections, and the quiet after an acceptance, pass by the database's clock too,
 //! whatever a role says. What remains: any sidecar may say that the register lost commits, since any may be the
-//! only one who knows. So a tenant's credential can stop admission for all, until the owner accepts the register,
-//! and take locks that others wait for. Where tenants do not trust each other that far, give each a database of
-//! its own.
+//! only one who knows. So a tenant's credential can stop admission for all, until the owner accepts the register.
 //!
-//! Such a role can also stand in others' way: lock whole tables, or take the identity that an operation of
-//! another tenant has, which is then answered `503` and not sent.
+//! Rows that such a role makes up stand in nobody's way: identities, which anybody can reckon, and whatever
+//! else is unique, are so within a tenant. Locks are another matter, since PostgreSQL lets every role take them:
+//!
+//! | such a role can | meanwhile | until |
+//! |---|---|---|
+//! | lock a whole table that it may write (`LOCK TABLE fencepost.operations`) | `503 store-unavailable` for all, and nothing is sent | its session ends |
+//! | take the advisory lock of somebody else's equal requests without a key, whose number it sees while that is held (`pg_locks`) | `503` for these | the same |
+//! | take the advisory lock under which a register is opened | no sidecar starts, and `store migrate` waits | the same |
+//! | leave a transaction open in which it called a function of the ground | nobody confirms or accepts a fail-over | the same |
+//! | leave any transaction open | vacuum of all tables waits, and they grow | the same |
+//! | write rows of its own that nobody can read, or an age beyond all bounds | `store export` or `import` of the register fails, and names the row | the owner deletes what is that tenant's |
+//! | use up connections, shared memory for locks, or the disk | `503` | an administrator frees them |
+//!
+//! Nothing is sent twice by any of it, and none is hidden: `pg_locks` and `pg_stat_activity` name the role, whose
+//! sessions the administrator ends (`ALTER ROLE … NOLOGIN`, then `pg_terminate_backend`). `ALTER ROLE …
+//! CONNECTION LIMIT` bounds the last one; no timeout bounds the others, because a role may set its own. It was not
+//! narrowed by functions that write with their owner's rights, which would take away the first row alone, and row-level
+//! security from under all the others. Where tenants do not trust each other that far, give each a database of
+//! its own.
 //!
 //! Without such roles, with one role for everything, a sidecar still lists and settles only its own tenant's
 //! operations; but then it is this program that sees to it.

@@ -9,7 +9,7 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::identity::{self, Shared};
+use super::identity::{self, Digest};
 use super::known::{Known, Version, first_version, is_keyless, resource_of};
 use super::rows::{KeyColumns, Unreadable, sealed_answer};
 use super::session::Session;
@@ -69,7 +69,7 @@ pub(super) struct Item {
     pub(super) key: OperationKey,
     version: Option<Version>,
     note_expected: Option<bool>,
-    keyless: Option<Shared>,
+    keyless: Option<Digest>,
     keyless_seen: Option<i64>,
     applied: bool,
     changes: Changes,
@@ -111,9 +111,9 @@ impl Item {
             note_expected = Some(known.has_note(&key));
             if is_keyless(admit) {
                 let shared = identity::shared_by_equals(admit);
-                keyless = Some(shared);
                 keyless_seen = (admit.blind_retry.is_some() && view.record.is_none())
                     .then(|| known.newest_keyless(&shared));
+                keyless = Some(shared.digest);
             }
         }
         let touches = match command {

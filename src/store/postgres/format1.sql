@@ -2,7 +2,8 @@
 --
 -- What always holds: records are the truth; the columns beside them are there to find rows by, to guard
 -- writes by (`version`), and for an operator with psql. Identities and names are bytes: they are compared
--- as they are, and may hold what a text may not. A function that is called by a released binary is never
+-- as they are, and may hold what a text may not. What a tenant's role can write is unique within that tenant
+-- only, and looked for there: a role that makes a row up, under whatever identity, stands in no other's way. A function that is called by a released binary is never
 -- changed: another version of it gets another name, so that two versions of the binary work side by side.
 --
 -- What it does not do: decide anything. A function checks that what was decided on is still so, and writes.
@@ -65,7 +66,8 @@ CREATE TABLE fencepost.history (
 -- whoever declares an instance dead waits for what it is just committing, and it commits nothing after. One
 -- that carried operations of several tenants into a register that was moved is dead to each of them.
 CREATE TABLE fencepost.instances (
-    id bytea,
+    -- All instances read all ids.
+    id bytea CHECK (octet_length(id) = 16),
     tenant text NOT NULL,
     name text NOT NULL,
     started_wall_ms bigint NOT NULL,
@@ -91,14 +93,14 @@ CREATE TABLE fencepost.fences (
     PRIMARY KEY (tenant, name)
 ) WITH (fillfactor = 70);
 
--- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Whoever reads
--- a row compares what it stands for. `keyless`: what equal requests without a key have in common.
+-- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Anybody can
+-- reckon it, so it is one of its tenant only. Whoever reads a row compares what it stands for. `keyless`: what equal requests without a key have in common.
 -- `settled_ms` is the age of its tenant when it was settled.
 CREATE TABLE fencepost.operations (
-    identity bytea PRIMARY KEY,
+    tenant text COLLATE "C",
+    identity bytea,
     sequence bigint GENERATED ALWAYS AS IDENTITY,
     version bigint NOT NULL,
-    tenant text COLLATE "C" NOT NULL,
     upstream bytea NOT NULL,
     principal bytea NOT NULL,
     id bytea NOT NULL,
@@ -114,7 +116,8 @@ CREATE TABLE fencepost.operations (
     record bytea NOT NULL,
     answer bytea,
     request bytea,
-    settled_ms bigint
+    settled_ms bigint,
+    PRIMARY KEY (tenant, identity)
 ) WITH (fillfactor = 80);
 
 -- Pages of operations of a tenant, newest first; and what is old enough to be forgotten, oldest first.
@@ -123,45 +126,46 @@ CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (tenant, sequenc
 CREATE INDEX unsettled_of_resource ON fencepost.operations (tenant, resource, number)
     WHERE unsettled AND resource IS NOT NULL;
 -- What a pass of the reconciler reads: its own, and those of the dead.
-CREATE INDEX unsettled_of_owner ON fencepost.operations (owner, sequence) WHERE unsettled;
+CREATE INDEX unsettled_of_owner ON fencepost.operations (tenant, owner, sequence) WHERE unsettled;
 -- What one of all instances of a tenant looks through now and then: has anybody been forgotten?
 CREATE INDEX unsettled_in_order ON fencepost.operations (tenant, sequence) WHERE unsettled;
 -- What a request without a key may be the blind retry of.
-CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, sequence)
+CREATE INDEX unsettled_keyless ON fencepost.operations (tenant, keyless, sequence)
     WHERE unsettled AND keyless IS NOT NULL;
 
 CREATE TABLE fencepost.twins (
-    identity bytea PRIMARY KEY,
-    tenant text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C",
+    identity bytea,
     upstream bytea NOT NULL,
     principal bytea NOT NULL,
     id bytea NOT NULL,
     incarnation bigint NOT NULL,
     record bytea NOT NULL,
-    first bytea NOT NULL
+    first bytea NOT NULL,
+    PRIMARY KEY (tenant, identity)
 );
 
 -- Notes go with the operation that they name.
-CREATE INDEX twins_of_first ON fencepost.twins (first);
+CREATE INDEX twins_of_first ON fencepost.twins (tenant, first);
 
+-- Found by the story of an operation.
 CREATE TABLE fencepost.events (
-    sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    operation bytea NOT NULL,
-    record bytea NOT NULL
+    tenant text COLLATE "C",
+    operation bytea,
+    sequence bigint GENERATED ALWAYS AS IDENTITY,
+    record bytea NOT NULL,
+    CONSTRAINT events_of_operation PRIMARY KEY (tenant, operation, sequence)
 );
-
--- The story of an operation.
-CREATE INDEX events_of_operation ON fencepost.events (operation, sequence);
 
 -- Rows of one snapshot, by what was asked: kind 0 the register (version: its epoch), 1 a fence, 2 an
 -- operation, 3 a twin's note, 4 an unsettled operation of a resource, 5 the newest unsettled operation
 -- without a key. `slot`: which of its kind was asked for.
 CREATE FUNCTION fencepost.view_1(
     fence_tenants text[], fence_names bytea[],
-    identities bytea[], with_request boolean[],
-    notes bytea[],
+    operation_tenants text[], identities bytea[], with_request boolean[],
+    note_tenants text[], notes bytea[],
     resource_tenants text[], resource_names bytea[],
-    keyless_of bytea[])
+    keyless_tenants text[], keyless_of bytea[])
 RETURNS TABLE (kind smallint, slot bigint, version bigint, sequence bigint, tenant text, upstream bytea,
     principal bytea, id bytea, incarnation bigint, record bytea, answer bytea, request bytea)
 LANGUAGE plpgsql STABLE AS $body$
@@ -177,13 +181,14 @@ BEGIN
     UNION ALL
     SELECT 2::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, CASE WHEN s.requested THEN o.request END
-    FROM unnest(identities, with_request) WITH ORDINALITY s(identity, requested, slot)
-    JOIN fencepost.operations o ON o.identity = s.identity
+    FROM unnest(operation_tenants, identities, with_request)
+        WITH ORDINALITY s(tenant, identity, requested, slot)
+    JOIN fencepost.operations o ON o.tenant = s.tenant AND o.identity = s.identity
     UNION ALL
     SELECT 3::smallint, s.slot, 0::bigint, 0::bigint, t.tenant, t.upstream, t.principal, t.id,
            t.incarnation, t.record, NULL, NULL
-    FROM unnest(notes) WITH ORDINALITY s(identity, slot)
-    JOIN fencepost.twins t ON t.identity = s.identity
+    FROM unnest(note_tenants, notes) WITH ORDINALITY s(tenant, identity, slot)
+    JOIN fencepost.twins t ON t.tenant = s.tenant AND t.identity = s.identity
     UNION ALL
     SELECT 4::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, NULL
@@ -192,10 +197,11 @@ BEGIN
     UNION ALL
     SELECT 5::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, NULL
-    FROM unnest(keyless_of) WITH ORDINALITY s(keyless, slot)
+    FROM unnest(keyless_tenants, keyless_of) WITH ORDINALITY s(tenant, keyless, slot)
     CROSS JOIN LATERAL (
         SELECT * FROM fencepost.operations k
-        WHERE k.unsettled AND k.keyless = s.keyless ORDER BY k.sequence DESC LIMIT 1) o;
+        WHERE k.unsettled AND k.tenant = s.tenant AND k.keyless = s.keyless
+        ORDER BY k.sequence DESC LIMIT 1) o;
 END
 $body$;
 
@@ -299,20 +305,21 @@ BEGIN
             EXIT judged;
         END IF;
         IF versions[i] = 0 THEN
-            PERFORM 1 FROM fencepost.operations WHERE identity = identities[i];
+            PERFORM 1 FROM fencepost.operations WHERE tenant = tenants[i] AND identity = identities[i];
             IF FOUND THEN
                 verdict := 1;
                 EXIT judged;
             END IF;
         ELSIF versions[i] > 0 THEN
-            PERFORM 1 FROM fencepost.operations WHERE identity = identities[i] AND version = versions[i];
+            PERFORM 1 FROM fencepost.operations
+            WHERE tenant = tenants[i] AND identity = identities[i] AND version = versions[i];
             IF NOT FOUND THEN
                 verdict := 1;
                 EXIT judged;
             END IF;
         END IF;
         IF note_expected[i] IS NOT NULL THEN
-            PERFORM 1 FROM fencepost.twins WHERE identity = identities[i];
+            PERFORM 1 FROM fencepost.twins WHERE tenant = tenants[i] AND identity = identities[i];
             IF FOUND <> note_expected[i] THEN
                 verdict := 1;
                 EXIT judged;
@@ -320,7 +327,7 @@ BEGIN
         END IF;
         IF keyless_seen[i] IS NOT NULL THEN
             SELECT max(o.sequence) INTO newest FROM fencepost.operations o
-            WHERE o.unsettled AND o.keyless = keyless_ids[i];
+            WHERE o.unsettled AND o.tenant = tenants[i] AND o.keyless = keyless_ids[i];
             IF coalesce(newest, 0) <> keyless_seen[i] THEN
                 verdict := 1;
                 EXIT judged;
@@ -373,13 +380,13 @@ BEGIN
                 request = CASE request_changes[i] WHEN 0 THEN o.request ELSE requests[i] END,
                 settled_ms = CASE WHEN o.state = states[i] THEN coalesce(o.settled_ms, settled[i])
                              ELSE settled[i] END
-            WHERE o.identity = identities[i] AND o.version = versions[i];
+            WHERE o.tenant = tenants[i] AND o.identity = identities[i] AND o.version = versions[i];
             IF NOT FOUND THEN
                 RAISE EXCEPTION 'an operation changed meanwhile' USING ERRCODE = 'FP001';
             END IF;
         END IF;
         IF note_expected[i] AND records[i] IS NOT NULL THEN
-            DELETE FROM fencepost.twins WHERE identity = identities[i];
+            DELETE FROM fencepost.twins WHERE tenant = tenants[i] AND identity = identities[i];
         END IF;
         IF applied_now[i] THEN
             -- What a replacement worker reads first; no decision is taken on it.
@@ -392,13 +399,13 @@ BEGIN
                     (identity, tenant, upstream, principal, id, incarnation, record, first)
                 VALUES (note_identities[n], note_tenants[n], note_upstreams[n], note_principals[n],
                         note_ids[n], note_incarnations[n], note_records[n], note_firsts[n])
-                ON CONFLICT (identity) DO UPDATE SET record = excluded.record, first = excluded.first;
+                ON CONFLICT (tenant, identity) DO UPDATE SET record = excluded.record, first = excluded.first;
             END IF;
         END LOOP;
         FOR n IN 1 .. coalesce(array_length(event_of, 1), 0) LOOP
             IF event_of[n] = i THEN
-                INSERT INTO fencepost.events (operation, record)
-                VALUES (event_operations[n], event_records[n]);
+                INSERT INTO fencepost.events (tenant, operation, record)
+                VALUES (tenants[i], event_operations[n], event_records[n]);
             END IF;
         END LOOP;
         END judged;

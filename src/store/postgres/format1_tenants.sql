@@ -42,9 +42,8 @@ CREATE POLICY own_tenant ON fencepost.operations
     USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
 CREATE POLICY own_tenant ON fencepost.twins
     USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
--- An event belongs to whoever sees its operation.
 CREATE POLICY own_tenant ON fencepost.events
-    USING (EXISTS (SELECT 1 FROM fencepost.operations o WHERE o.identity = operation));
+    USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
 
 -- Lets a role in as a sidecar of a tenant, with what a sidecar needs and nothing else. Again after every
 -- change of the format: it grants what that format needs. A role that had another tenant has this one.

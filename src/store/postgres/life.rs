@@ -247,7 +247,8 @@ impl Life {
     async fn clear_graves(&self) -> Result<(), Trouble> {
         const CLEAR: &str = "DELETE FROM fencepost.instances i
             WHERE i.id = ANY($1) AND i.dead AND NOT EXISTS
-                (SELECT FROM fencepost.operations o WHERE o.unsettled AND o.owner = i.id)";
+                (SELECT FROM fencepost.operations o
+                 WHERE o.unsettled AND o.tenant = i.tenant AND o.owner = i.id)";
         let others = self.shared.others();
         if !self.shared.is_warden() {
             return Ok(());

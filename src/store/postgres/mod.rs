@@ -8,8 +8,8 @@
 //! - *Who is unsettled.* An operation becomes unsettled only by an admission, which counts its fence up. So
 //!   the fence's version also guards against an operation that nobody saw; one that is settled meanwhile only
 //!   makes the decision more careful than it need be.
-//! - *The operation.* It is written guarded by its version, or inserted where there was none: its identity is
-//!   the primary key. Two sidecars that admit one operation under different resources meet here. Versions of
+//! - *The operation.* It is written guarded by its version, or inserted where there was none: its identity,
+//!   within its tenant, is the primary key. Two sidecars that admit one operation under different resources meet here. Versions of
 //!   an identity that was forgotten do not come again.
 //! - *A twin's note, equal requests without a key, the epoch*: looked at again inside the writing
 //!   transaction; equal requests without a key take an advisory lock first, because what one of them must see

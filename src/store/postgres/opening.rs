@@ -139,6 +139,13 @@ pub enum OpenError {
         /// Highest format known.
         known: u32,
     },
+    /// It is of a format that was never released.
+    #[error(
+        "the register was made by a version that was never released, and its tables are others. Nothing in it \
+         was changed. That version takes out what it holds (`fencepost store export`); then drop it (DROP SCHEMA \
+         fencepost CASCADE), and import it with this one, or begin anew"
+    )]
+    Unreleased,
     /// No key at all.
     #[error("a shared register is not opened without an encryption key")]
     NoKey,
@@ -313,12 +320,21 @@ async fn establish(
     Ok(about)
 }
 
-pub(super) async fn holds_tables(session: &Session) -> Result<bool, Trouble> {
+pub(super) async fn holds_tables(session: &Session) -> Result<bool, OpenError> {
     const FOUND: &str = "SELECT to_regclass('fencepost.register') IS NOT NULL";
+    // Where the tenant was not yet part of every key.
+    const EARLIER: &str = "SELECT 1 FROM fencepost.register r WHERE r.format = 1 AND NOT EXISTS (
+        SELECT 1 FROM pg_attribute a WHERE a.attrelid = to_regclass('fencepost.events')
+            AND a.attname = 'tenant' AND NOT a.attisdropped)";
     let found = session.rows(FOUND, &[]).await?;
-    match found.first() {
-        Some(row) => Ok(row.try_get(0).map_err(Unreadable::from)?),
-        None => Ok(false),
+    let found = found.first().map(|row| row.try_get(0)).transpose();
+    if !found.map_err(Unreadable::from)?.unwrap_or(false) {
+        return Ok(false);
+    }
+    if session.rows(EARLIER, &[]).await?.is_empty() {
+        Ok(true)
+    } else {
+        Err(OpenError::Unreleased)
     }
 }
 

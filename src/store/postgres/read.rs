@@ -214,14 +214,16 @@ impl Reader {
         with_request: bool,
     ) -> Result<Option<Stored>, StoreError> {
         const EVENTS: &str = "SELECT e.record FROM fencepost.events e
-            WHERE e.operation = $1 ORDER BY e.sequence";
+            WHERE e.tenant = $2 AND e.operation = $1 ORDER BY e.sequence";
         let statement = format!(
-            "SELECT {OPERATION}, CASE WHEN $2 THEN o.request END AS kept
-             FROM fencepost.operations o WHERE o.identity = $1"
+            "SELECT {OPERATION}, CASE WHEN $3 THEN o.request END AS kept
+             FROM fencepost.operations o WHERE o.tenant = $2 AND o.identity = $1"
         );
-        let identity = identity::of(key);
-        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&identity, Type::BYTEA), (&with_request, Type::BOOL)];
+        let (identity, tenant) = (identity::of(key), key.tenant.as_str());
+        let named: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&identity, Type::BYTEA), (&tenant, Type::TEXT)];
+        let [first, second] = named.clone();
+        let parameters = [first, second, (&with_request as _, Type::BOOL)];
         let opener = Opener::new(&self.shared);
         self.read(async {
             let found = self.rows(&statement, &parameters).await?;
@@ -233,7 +235,7 @@ impl Reader {
                 return Err(Unreadable::another(&operation.key).into());
             }
             let mut events = Vec::new();
-            for row in self.rows(EVENTS, &[(&identity, Type::BYTEA)]).await? {
+            for row in self.rows(EVENTS, &named).await? {
                 let record: &[u8] = row.try_get(0).map_err(Unreadable::from)?;
                 let event = codec::decode_event(record, key.clone()).map_err(|malformed| {
                     Unreadable(malformed.of(&format_args!("event of operation {:?}", key.id)))
@@ -316,9 +318,9 @@ impl Reader {
         );
         let last = format!(
             "SELECT {OPERATION} FROM fencepost.operations o JOIN fencepost.fences f
-                 ON f.applied = o.identity
+                 ON o.tenant = f.tenant AND o.identity = f.applied
              WHERE f.tenant = $1 AND f.name = $2
-                 AND o.tenant = f.tenant AND o.resource = f.name AND o.number = f.applied_number"
+                 AND o.resource = f.name AND o.number = f.applied_number"
         );
         let (tenant, name) = (key.tenant.as_str(), key.name.as_str().as_bytes());
         let parameters: [(&(dyn ToSql + Sync), Type); 2] =

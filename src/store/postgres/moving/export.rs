@@ -83,9 +83,11 @@ async fn write(session: &Session, to: &Path) -> Result<Moved, MoveError> {
     const KEYS: &str = "SELECT id, last_used_ms FROM fencepost.sealing_keys ORDER BY id";
     const HISTORY: &str = "SELECT wall_ms, text FROM fencepost.history ORDER BY sequence";
     // A file has one age. What was settled so long ago by its tenant's is as long ago by that.
-    const OPERATIONS: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, o.record,
+    const OPERATIONS: &str =
+        "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, o.record,
         o.answer, o.request, o.settled_ms + (oldest.lived_ms - coalesce(a.lived_ms, r.lived_ms)),
-        ARRAY(SELECT e.record FROM fencepost.events e WHERE e.operation = o.identity ORDER BY e.sequence)
+        ARRAY(SELECT e.record FROM fencepost.events e
+              WHERE e.tenant = o.tenant AND e.operation = o.identity ORDER BY e.sequence)
         FROM fencepost.register r CROSS JOIN LATERAL (
             SELECT greatest(r.lived_ms, max(t.lived_ms)) AS lived_ms FROM fencepost.ages t) oldest
         CROSS JOIN fencepost.operations o LEFT JOIN fencepost.ages a ON a.tenant = o.tenant
@@ -94,7 +96,8 @@ async fn write(session: &Session, to: &Path) -> Result<Moved, MoveError> {
         "SELECT tenant, upstream, principal, id, incarnation, record FROM fencepost.twins";
     const FENCES: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, f.record,
         f.tenant AS whose, f.name, f.applied_number, o.identity IS NOT NULL AS applied
-        FROM fencepost.fences f LEFT JOIN fencepost.operations o ON o.identity = f.applied
+        FROM fencepost.fences f
+        LEFT JOIN fencepost.operations o ON o.tenant = f.tenant AND o.identity = f.applied
         ORDER BY f.tenant, f.name";
     let mut file = Exporting::begin(to, counts(session).await?)?;
     let found = session.rows(REGISTER, &[]).await?;

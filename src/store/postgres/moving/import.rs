@@ -115,6 +115,7 @@ impl Rows {
         for Bytes(event) in line.events {
             codec::decode_event(&event, key.clone())
                 .map_err(|error| error.of(&format_args!("event of operation {:?}", key.id)))?;
+            self.events.tenants.push(key.tenant.as_str().to_owned());
             self.events.operations.push(identity.clone());
             self.events.records.push(event);
         }
@@ -286,7 +287,7 @@ impl Operations {
             .push(place.and_then(|it| it.token).map(|token| token.to_string()));
         let keyless = operation.origin == IdentityOrigin::Fresh;
         self.keyless
-            .push(keyless.then(|| identity::shared_with_equals(&operation).to_vec()));
+            .push(keyless.then(|| identity::shared_with_equals(&operation).digest.to_vec()));
         let owner = operation.attempts.last();
         self.owners
             .push(owner.map(|attempt| attempt.id.instance.0.to_be_bytes().to_vec()));
@@ -343,17 +344,20 @@ impl Operations {
 
 #[derive(Default)]
 struct Events {
+    tenants: Vec<String>,
     operations: Vec<Vec<u8>>,
     records: Vec<Vec<u8>>,
 }
 
 impl Events {
     async fn write(&self, session: &Session) -> Result<(), MoveError> {
-        const INSERT: &str = "INSERT INTO fencepost.events (operation, record)
-            SELECT a.operation, a.record
-            FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY a(operation, record, place)
+        const INSERT: &str = "INSERT INTO fencepost.events (tenant, operation, record)
+            SELECT a.tenant, a.operation, a.record
+            FROM unnest($1::text[], $2::bytea[], $3::bytea[])
+                WITH ORDINALITY a(tenant, operation, record, place)
             ORDER BY a.place";
-        let columns: [(&(dyn ToSql + Sync), Type); 2] = [
+        let columns: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&self.tenants, Type::TEXT_ARRAY),
             (&self.operations, Type::BYTEA_ARRAY),
             (&self.records, Type::BYTEA_ARRAY),
         ];

@@ -55,6 +55,20 @@ fn newer() -> Wire {
     wire
 }
 
+/// What was made while the format was not settled is told from it, and left as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_register_of_no_released_version_is_refused() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    a.carry_out(&c::admit("a", A), c::applied()).await;
+    a.backend.close().await.unwrap();
+    database.query("ALTER TABLE fencepost.events DROP COLUMN tenant CASCADE");
+    let refused = try_sidecar(database.url(), 2).await.err().unwrap();
+    assert!(matches!(refused, OpenError::Unreleased), "{refused}");
+    let left = "SELECT count(*) FROM fencepost.operations";
+    assert_eq!(database.query(left), "1");
+}
+
 fn on_r(id: &str, token: &str, by: InstanceId) -> Admit {
     c::fenced(id, "r", token, by)
 }

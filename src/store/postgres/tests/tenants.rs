@@ -5,15 +5,19 @@
 
 use super::super::servers::{Postgres, psql};
 use super::*;
+use crate::protocol::command::Resolution;
+use crate::protocol::operation::IdentityOrigin;
+use crate::store::Backend;
+use crate::store::postgres::identity;
 
 /// A register of two tenants; the credential of one.
 struct World {
     database: Database,
     other: String,
-    _server: Postgres,
+    server: Postgres,
 }
 
-const OTHERS: &str = "'\\x0b'::bytea";
+const OTHERS: &str = "'\\x000000000000000000000000000000ff'::bytea";
 
 impl World {
     async fn new() -> Self {
@@ -30,7 +34,7 @@ impl World {
         let world = Self {
             database,
             other,
-            _server: server,
+            server,
         };
         world.says(&format!(
             "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
@@ -41,6 +45,26 @@ impl World {
 
     fn says(&self, sql: &str) -> String {
         psql(&self.other, sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
+    }
+
+    /// The other tenant's role writes rows under all that an operation is found by, before that is there.
+    fn takes_place_of(&self, admit: &Admit) {
+        let hex = |number: u128| format!("{number:032x}");
+        let identity = hex(identity::number(&admit.key));
+        let keyless = hex(u128::from_be_bytes(
+            identity::shared_by_equals(admit).digest,
+        ));
+        let owner = hex(admit.attempt.instance.0);
+        self.says(&format!(
+            "INSERT INTO fencepost.operations (identity, version, tenant, upstream, principal, id, incarnation,
+                 state, unsettled, keyless, owner, first_seen_wall_ms, record)
+             VALUES ('\\x{identity}', 1, 'other', '', '', '', 0, 'UNCERTAIN', true, '\\x{keyless}',
+                 '\\x{owner}', 0, '');
+             INSERT INTO fencepost.twins (identity, tenant, upstream, principal, id, incarnation, record, first)
+             VALUES ('\\x{identity}', 'other', '', '', '', 0, '', '\\x{identity}');
+             INSERT INTO fencepost.events (tenant, operation, sequence, record) OVERRIDING SYSTEM VALUE
+             SELECT 'other', '\\x{identity}', n, '' FROM generate_series(1, 500) n"
+        ));
     }
 
     /// What comes of saying that nothing is missing, for everybody: the epoch, who is missing.
@@ -86,6 +110,58 @@ async fn a_tenant_takes_the_id_of_nobody_who_lives() {
     assert!(said.contains("living_instances"), "{said}");
 }
 
+/// Whatever is unique in a register is so within a tenant: identities, which anybody can reckon, and numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_stands_in_no_others_way_with_rows_of_its_own() {
+    let world = World::new().await;
+    let database = &world.database;
+    database.query("CREATE ROLE payments LOGIN PASSWORD 'x'");
+    let let_in = format!("SELECT fencepost.let_in('payments', '{}')", c::TENANT);
+    database.query(&let_in);
+    let url = database.url_as(world.server.address(), "payments", "x");
+    // One with the role of its tenant, and one that sees all rows.
+    for (instance, url) in [(B, url), (C, database.url())] {
+        let party = Party::of(sidecar(url, instance.0).await);
+        let fenced = |id: &str, token| c::fenced(&format!("{id}-{instance}"), "r", token, instance);
+        let keyless = Admit {
+            origin: IdentityOrigin::Fresh,
+            blind_retry: Some(Millis(300_000)),
+            ..fenced("keyless", "5")
+        };
+        let (done, lost) = (fenced("done", "5"), fenced("lost", "5"));
+        for admit in [&done, &lost, &keyless] {
+            world.takes_place_of(admit);
+        }
+        party.carry_out(&done, c::applied()).await;
+        party.carry_out(&keyless, c::applied()).await;
+        party.carry_out(&lost, c::interrupted()).await;
+        let found = party.register.read().operation(&done.key, true).await;
+        assert!(found.unwrap().unwrap().events.is_empty());
+        let again = party.register.admit(c::again(&done)).await.unwrap();
+        assert!(matches!(again.admission.ruling, Ruling::Replay { .. }));
+        assert_eq!(party.in_doubt().await, [lost.key.id.as_str()]);
+        let looked_at = party
+            .backend
+            .reader
+            .look_at(std::slice::from_ref(&lost.key))
+            .await;
+        assert_eq!(looked_at.unwrap().len(), 1);
+        let read = party.register.read();
+        let resource = read.resource(&c::resource_key("r")).await.unwrap();
+        assert_eq!(resource.unwrap().last_completed.unwrap().key, keyless.key);
+        let resolved = party
+            .register
+            .resolve(c::resolve(
+                &lost.key,
+                Resolution::NotApplied { new_key: false },
+            ))
+            .await;
+        resolved.unwrap();
+        assert_eq!(party.in_doubt().await, [""; 0]);
+        party.backend.close().await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_closes_a_register_that_can_be_accepted_and_opens_none() {
     let world = World::new().await;
@@ -122,6 +198,10 @@ async fn the_rest_is_refused() {
         let said = psql(&world.other, sql).unwrap_err();
         assert!(said.contains("permission denied"), "{sql}: {said}");
     }
+    // What everybody reads has the form that everybody expects.
+    let odd = "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms) VALUES ('x', 'other', 'x', 0)";
+    let said = psql(&world.other, odd).unwrap_err();
+    assert!(said.contains("check constraint"), "{said}");
     world.says("UPDATE fencepost.ages SET lived_ms = 9000000000000000000");
     let aged = "SELECT count(*) FROM fencepost.ages WHERE lived_ms > 8000000000000000000";
     assert_eq!(world.database.query(aged), "0");
