@@ -13,7 +13,10 @@
 //! the sidecars of the new register *the same keys* (`encryption: { keys: … }`; a key file that lay beside the
 //! embedded register is its content in hex). What was under way is UNCERTAIN there, and is settled.
 //!
-//! Not in the file is how long was to be remembered: start the sidecar that needs the longest memory first.
+//! How long a tenant's answers and identities are remembered goes with them: of a shared register the longest
+//! that any sidecar has ever told, of an embedded one what its `--config` says. Where the file does not say
+//! (exported with `--register DIR` alone, or by a version of before), `import` tells so, and whoever starts first
+//! forgets by its own `remember`: start the sidecar with the longest one first.
 //!
 //! The old register is marked: a start on it is refused, by earlier versions too, because two registers of one
 //! truth would both admit. If the file is used nowhere and never will be, `fencepost store take-back

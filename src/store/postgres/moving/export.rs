@@ -18,12 +18,17 @@ use super::super::session::Session;
 use crate::clock::Clock;
 use crate::store::StoreError;
 use crate::store::moving::{
-    Bytes, Counts, Exporting, FenceLine, HistoryLine, KeyLine, Line, MoveError, Moved, Name,
-    OperationLine, RegisterLine, TwinLine, Wide,
+    Bytes, Counts, Exporting, FenceLine, HistoryLine, KeyLine, Line, Memory, MoveError, Moved,
+    Name, OperationLine, RegisterLine, TwinLine, Wide,
 };
 
 /// Rows that are fetched at once.
 const FETCH: &str = "FETCH 500 FROM moving";
+
+/// How long tenants have what is settled remembered, where any of their sidecars has told.
+const MEMORIES: &str = "SELECT f.tenant, coalesce(max(f.remember_ms) FILTER (WHERE f.what = 0), 0),
+    coalesce(max(f.remember_ms) FILTER (WHERE f.what = 1), 0)
+    FROM fencepost.forgotten f GROUP BY f.tenant HAVING max(f.remember_ms) > 0 ORDER BY f.tenant";
 
 /// Writes everything in the register to `to`. Nothing is admitted by it any more: it is marked as moved, and
 /// only [`take_back`](super::take_back) undoes that. What stood against it goes with it.
@@ -102,7 +107,9 @@ async fn write(session: &Session, to: &Path) -> Result<Moved, MoveError> {
     let mut file = Exporting::begin(to, counts(session).await?)?;
     let found = session.rows(REGISTER, &[]).await?;
     let row = found.first().ok_or(OpenError::Absent)?;
-    file.put(&Line::Register(register(row)?))?;
+    let told = session.rows(MEMORIES, &[]).await?;
+    let memories: Result<_, _> = told.iter().map(memory).collect();
+    file.put(&Line::Register(register(row, memories?)?))?;
     for row in session.rows(KEYS, &[]).await? {
         file.put(&Line::Key(key_line(&row)?))?;
     }
@@ -144,7 +151,7 @@ async fn each(
 }
 
 async fn counts(session: &Session) -> Result<Counts, MoveError> {
-    const COUNTS: [&str; 8] = [
+    const COUNTS: [&str; 9] = [
         "SELECT count(*) FROM fencepost.sealing_keys",
         "SELECT count(*) FROM fencepost.history",
         "SELECT count(*) FROM fencepost.operations",
@@ -153,8 +160,9 @@ async fn counts(session: &Session) -> Result<Counts, MoveError> {
         "SELECT count(request) FROM fencepost.operations",
         "SELECT count(*) FROM fencepost.twins",
         "SELECT count(*) FROM fencepost.fences",
+        "SELECT count(DISTINCT tenant) FROM fencepost.forgotten WHERE remember_ms > 0",
     ];
-    let mut found = [0; 8];
+    let mut found = [0; 9];
     for (slot, query) in found.iter_mut().zip(COUNTS) {
         let rows = session.patient_rows(query).await?;
         if let Some(row) = rows.first() {
@@ -170,6 +178,7 @@ async fn counts(session: &Session) -> Result<Counts, MoveError> {
         requests,
         twins,
         fences,
+        memories,
     ] = found;
     Ok(Counts {
         keys,
@@ -180,6 +189,7 @@ async fn counts(session: &Session) -> Result<Counts, MoveError> {
         requests,
         twins,
         fences,
+        memories,
     })
 }
 
@@ -201,7 +211,7 @@ fn wide(row: &Row, column: usize) -> Result<Wide, Unreadable> {
     Ok(Wide(u128::from_be_bytes(found)))
 }
 
-fn register(row: &Row) -> Result<RegisterLine, MoveError> {
+fn register(row: &Row, memories: Vec<Memory>) -> Result<RegisterLine, MoveError> {
     let format: i32 = row.try_get(0).map_err(Unreadable::from)?;
     let found = u32::try_from(format).unwrap_or_default();
     if found > FORMAT {
@@ -221,6 +231,15 @@ fn register(row: &Row) -> Result<RegisterLine, MoveError> {
         read_boottime_ms: number(row, 7)?,
         read_wall_ms: number(row, 8)?,
         doubt: row.try_get(9).map_err(Unreadable::from)?,
+        memories,
+    })
+}
+
+fn memory(row: &Row) -> Result<Memory, Unreadable> {
+    Ok(Memory {
+        tenant: row.try_get(0)?,
+        answers_ms: number(row, 1)?,
+        identities_ms: number(row, 2)?,
     })
 }
 

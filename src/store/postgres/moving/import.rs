@@ -20,8 +20,8 @@ use super::super::session::Session;
 use crate::protocol::ids::{OperationKey, ResourceKey, ResourceName, Tenant};
 use crate::protocol::operation::IdentityOrigin;
 use crate::store::moving::{
-    Batch, Bytes, FenceLine, HistoryLine, KeyLine, Line, MoveError, Moved, Name, OperationLine,
-    RegisterLine, TwinLine, batches,
+    Batch, Bytes, FenceLine, HistoryLine, KeyLine, Line, Memory, MoveError, Moved, Name,
+    OperationLine, RegisterLine, TwinLine, batches,
 };
 use crate::store::{StoreError, codec};
 
@@ -132,6 +132,7 @@ impl Rows {
         if let Some(register) = &self.register {
             put_register(session, register).await?;
             put_doubt(session, register).await?;
+            put_memories(session, &register.memories).await?;
         }
         put_keys(session, &self.keys).await?;
         put_history(session, &self.history).await?;
@@ -172,6 +173,29 @@ async fn put_doubt(session: &Session, line: &RegisterLine) -> Result<(), MoveErr
         session.rows(DOUBT, &[(&doubt, Type::TEXT)]).await?;
     }
     Ok(())
+}
+
+/// Whoever has it remembered the longest may start last.
+async fn put_memories(session: &Session, memories: &[Memory]) -> Result<(), MoveError> {
+    const INSERT: &str = "INSERT INTO fencepost.forgotten (tenant, what, remember_ms)
+        SELECT a.tenant, b.what, b.remember_ms
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[]) a(tenant, answers, identities)
+        CROSS JOIN LATERAL (VALUES (0, a.answers), (1, a.identities)) b(what, remember_ms)";
+    let tenants: Vec<&str> = memories.iter().map(|it| it.tenant.as_str()).collect();
+    let lengths = |of: fn(&Memory) -> u64| -> Result<Vec<i64>, StoreError> {
+        let lengths = memories.iter().map(of);
+        lengths
+            .map(|it| number(it, "how long is remembered"))
+            .collect()
+    };
+    let answers = lengths(|it| it.answers_ms)?;
+    let identities = lengths(|it| it.identities_ms)?;
+    let columns: [(&(dyn ToSql + Sync), Type); 3] = [
+        (&tenants, Type::TEXT_ARRAY),
+        (&answers, Type::INT8_ARRAY),
+        (&identities, Type::INT8_ARRAY),
+    ];
+    insert(session, memories.len(), INSERT, &columns).await
 }
 
 async fn put_register(session: &Session, line: &RegisterLine) -> Result<(), MoveError> {
