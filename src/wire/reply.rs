@@ -6,12 +6,15 @@
 //!
 //! What it does not do: choose what to say (`answer`, `problem`).
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::protocol::ids::OperationKey;
+use crate::protocol::outcome::Provenance;
 
 /// `Fencepost-Source`: who made this reply, see [`Source`].
 pub const SOURCE: HeaderName = HeaderName::from_static("fencepost-source");
@@ -30,6 +33,24 @@ pub const BODY: HeaderName = HeaderName::from_static("fencepost-body");
 pub const JOINED: HeaderName = HeaderName::from_static("fencepost-joined");
 /// `Idempotent-Replayed: true`: this answer was given before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Who said how an operation ended, in a word.
+pub(super) fn word(provenance: Provenance) -> &'static str {
+    match provenance {
+        Provenance::Answer => "answer",
+        Provenance::LookUp => "look-up",
+        Provenance::Callback => "callback",
+        Provenance::Operator => "operator",
+    }
+}
+
+/// A wall clock's time.
+pub(super) fn rfc3339(wall_ms: u64) -> String {
+    /// The end of the year 9999; later has no such form.
+    const LATEST_MS: u64 = 253_402_300_799_999;
+    let at = UNIX_EPOCH + Duration::from_millis(wall_ms.min(LATEST_MS));
+    humantime::format_rfc3339_millis(at).to_string()
+}
 
 /// Who made a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
