@@ -97,15 +97,24 @@ impl Lane {
 
     /// Works until it is closed, or until nobody is left who could ask.
     pub(super) async fn run(mut self) {
+        // Nobody is left who could ask.
+        let mut is_left = false;
         loop {
             // Doubts are settled as soon as the database answers, whoever asks or not.
             let is_idle = self.doubts.is_empty();
+            if is_left && is_idle {
+                return;
+            }
             let pause = if is_idle { WATCH } else { PAUSE };
             let first = tokio::select! {
-                first = self.queue.recv() => match first {
-                    None if is_idle => return,
-                    first => first,
-                },
+                first = self.queue.recv(), if !is_left => {
+                    is_left = first.is_none();
+                    if is_left {
+                        // A queue that has ended says so at once, every time: the pause is waited for.
+                        continue;
+                    }
+                    first
+                }
                 () = sleep(pause) => None,
             };
             let work = self.gather(first);

@@ -200,22 +200,23 @@ async fn what_is_sealed_stays_sealed() {
 async fn an_owner_is_dead_to_every_tenant_that_it_carried_operations_of() {
     let database = shared().database();
     drop(sidecar(database.url(), 1).await);
-    database.query(
+    let owner = "0a".repeat(16);
+    database.query(&format!(
         "INSERT INTO fencepost.operations (identity, version, tenant, upstream, principal, id, incarnation,
              state, unsettled, owner, first_seen_wall_ms, record)
-         SELECT decode(md5(n::text), 'hex'), 1, 't' || n % 2, '', '', '', 0, 'INTENDED', true, '\\x0a', 0, ''
-         FROM generate_series(1, 4) n",
-    );
+         SELECT decode(md5(n::text), 'hex'), 1, 't' || n % 2, '', '', '', 0, 'INTENDED', true, '\\x{owner}', 0, ''
+         FROM generate_series(1, 4) n"
+    ));
     let session = super::super::moving::reached(&database.url(), None)
         .await
         .unwrap();
     super::super::moving::import::bury_owners(&session)
         .await
         .unwrap();
-    let dead = database.query(
+    let dead = database.query(&format!(
         "SELECT string_agg(tenant, ' ' ORDER BY tenant) FROM fencepost.instances
-         WHERE dead AND id = '\\x0a'",
-    );
+         WHERE dead AND id = '\\x{owner}'"
+    ));
     assert_eq!(dead, "t0 t1");
 }
 
