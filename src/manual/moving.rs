@@ -54,7 +54,7 @@
 //!
 //! `/readyz` says in `register` how it stands, and `/metrics` in `fencepost_store_standing{standing="…"}`, which is
 //! 1 of one of them: `whole`, `in-doubt` (it may have lost commits, or that is being found out), `quiet` (accepted,
-//! and waiting), `moved`. `fencepost_store_epochs_begun_total` counts the epochs that a sidecar began by itself:
+//! and waiting), `moved`, `outgrown` (a newer version took it over). `fencepost_store_epochs_begun_total` counts the epochs that a sidecar began by itself:
 //! alert on it, since holders of tokens must acquire anew.
 //!
 //! A sidecar whose death was declared *before* the fail-over need not be asked: the declaration was committed

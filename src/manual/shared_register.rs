@@ -20,7 +20,9 @@
 //! tables, or `fencepost store migrate --config FILE` does, which `migrate: false` demands. A register of a
 //! newer format is refused, and nothing in it changed, unless it says that this version may go on using it: then
 //! sidecars of both versions run side by side while a new version is rolled out, and those of the earlier one may
-//! start anew. `store migrate` by the new version comes first.
+//! start anew. `store migrate` by the new version comes first. Once the register says otherwise, sidecars of an
+//! earlier version that still run admit nothing any more (`503 store-unavailable`, `/readyz` red, with the reason;
+//! `fencepost_store_standing{standing="outgrown"}`); what they had sent they still record.
 //!
 //! Each sidecar holds two connections, one to write and one to read, each for all its requests at once:
 //! more would wait for the same rows, so another number of `connections` is refused. A third is held while it

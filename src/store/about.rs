@@ -55,13 +55,21 @@ pub enum Stands {
     Quiet,
     /// It was exported.
     Moved,
+    /// A newer version has brought it to a format that this one may not use.
+    Outgrown,
 }
 
 impl Stands {
-    const ALL: [Self; 4] = [Self::Whole, Self::InDoubt, Self::Quiet, Self::Moved];
+    const ALL: [Self; 5] = [
+        Self::Whole,
+        Self::InDoubt,
+        Self::Quiet,
+        Self::Moved,
+        Self::Outgrown,
+    ];
 
     /// All, each with whether it is this one: for metrics.
-    pub fn ways(self) -> [(&'static str, bool); 4] {
+    pub fn ways(self) -> [(&'static str, bool); 5] {
         Self::ALL.map(|it| (it.word(), it == self))
     }
 
@@ -72,6 +80,7 @@ impl Stands {
             Self::InDoubt => "in-doubt",
             Self::Quiet => "quiet",
             Self::Moved => "moved",
+            Self::Outgrown => "outgrown",
         }
     }
 }

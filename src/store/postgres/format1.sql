@@ -15,6 +15,8 @@ CREATE SCHEMA IF NOT EXISTS fencepost;
 --
 -- `used_from`: the lowest format whose binaries may go on using it. A later format that only adds to the
 -- tables leaves it as it is: then the binaries of both work side by side, and those of the earlier one start.
+-- Where it is raised, earlier ones that run admit nothing from then on (`write_1`): whoever raises it waits, as an
+-- export does, for those that had looked before. They may go on to record what they have sent.
 CREATE TABLE fencepost.register (
     single smallint PRIMARY KEY CHECK (single = 1),
     id bytea NOT NULL,
@@ -218,7 +220,8 @@ $body$;
 
 -- Writes decisions, one after the other, each only if what it was decided on is still so. Answers for each:
 -- 0 written, 1 something changed meanwhile, 2 the instance is declared dead and admits nothing any more,
--- 3 another epoch is in force, 4 nothing is admitted on this ground (`format1_ground.sql`). Answers too how
+-- 3 another epoch is in force, 4 nothing is admitted on this ground (`format1_ground.sql`), or by binaries of
+-- this format any more. Answers too how
 -- many transactions of the instance there are, this one included, and whether nothing is admitted. `reached`:
 -- how many it remembers. Whoever closes the ground for good waits for those that have written the instance's
 -- row already; so that comes before the look at the ground. A decision is written whole or not at all: where only its second half fails,
@@ -265,7 +268,7 @@ BEGIN
     alive := FOUND;
     SELECT r.epoch,
            g.doubt IS NOT NULL OR g.timeline <> fencepost.timeline_1() OR g.system <> fencepost.system_1()
-               OR coalesce(position_now <= reached, false)
+               OR coalesce(position_now <= reached, false) OR r.used_from > 1
     INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g
     WHERE r.single = 1 AND g.single = 1;
     IF closed AND alive THEN

@@ -305,6 +305,8 @@ impl Lane {
                         }
                     }
                     Trouble::Refused(_) | Trouble::Unreadable(_) => {
+                        // It may be that the register has no such function any more.
+                        self.stands = false;
                         let error = trouble.into_store_error();
                         self.shared.away(&error);
                         // One that may have been committed before is still in doubt.
@@ -382,7 +384,9 @@ impl Lane {
                 if matches!(trouble, Trouble::Lost(_)) {
                     self.session = None;
                 }
-                Err(trouble.into_store_error())
+                self.stands = false;
+                let error = trouble.into_store_error();
+                Err(self.shared.ground.closed().unwrap_or(error))
             }
         }
     }

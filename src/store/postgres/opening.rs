@@ -402,6 +402,26 @@ async fn recorded(session: &Session, tenant: &str) -> Result<Option<About>, Open
     Ok(Some(about))
 }
 
+/// Why this version may not go on using the register, however it opened it; `None`: it may.
+pub(super) async fn outgrown(session: &Session) -> Result<Option<String>, Trouble> {
+    const BEYOND: &str =
+        "SELECT r.format FROM fencepost.register r WHERE r.single = 1 AND r.used_from > $1";
+    let known = i32::try_from(FORMAT).unwrap_or(i32::MAX);
+    let rows = session.rows(BEYOND, &[(&known, Type::INT4)]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    let format: i32 = row.try_get(0).map_err(Unreadable::from)?;
+    let found = u32::try_from(format).unwrap_or_default();
+    let beyond = OpenError::FormatTooNew {
+        found,
+        known: FORMAT,
+    };
+    Ok(Some(format!(
+        "{beyond}, and may not go on using it: start a version that knows it"
+    )))
+}
+
 /// The first key seals the fingerprint key, once it has changed: so that the one before can be taken away.
 /// A role that may not leaves it to one that may.
 async fn seal_anew(session: &Session, sealer: &Sealer, about: &About) -> Result<(), OpenError> {

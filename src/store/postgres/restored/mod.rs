@@ -36,7 +36,7 @@ use tokio_postgres::types::{ToSql, Type};
 pub(super) use memory::{Difference, Heard, OBJECTIONS, Progress, Server, Worth};
 
 use super::moving::reached;
-use super::opening::OpenError;
+use super::opening::{OpenError, outgrown};
 use super::rows::Unreadable;
 use super::session::Session;
 use super::shared::Shared;
@@ -164,6 +164,10 @@ pub(super) async fn assess(session: &Session, shared: &Shared) -> Result<bool, T
         let judgement = locked(&shared.ground.memory).judge(&found, &before, now.boottime);
         if judgement == Judgement::Whole {
             shared.saw_epoch(found.epoch);
+            if let Some(why) = outgrown(session).await? {
+                shared.ground.stand(Stands::Outgrown, Some(why));
+                return Ok(false);
+            }
             shared.ground.stand(Stands::Whole, None);
             return Ok(true);
         }
