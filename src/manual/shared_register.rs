@@ -26,7 +26,8 @@
 //!
 //! Each sidecar holds two connections, one to write and one to read, each for all its requests at once:
 //! more would wait for the same rows, so another number of `connections` is refused. A third is held while it
-//! is a sidecar's turn to forget what is old. No statement is prepared, so a pooler in transaction mode may stand between.
+//! is a sidecar's turn to forget what is old, and one while operations or resources are listed or counted
+//! (operators, `/metrics`): signs of life do not wait for those. No statement is prepared, so a pooler in transaction mode may stand between.
 //!
 //! # Which database
 //!
@@ -62,7 +63,7 @@
 //! out, and each of theirs holds five. What a transaction costs is the disk's and the cores': measure on yours
 //! (`cargo bench --features bench --bench register -- shared --url … --pgbench`).
 //!
-//! Connections: two for each sidecar, and a third for a while; 95 fit a server with `max_connections = 200`, and
+//! Connections: two for each sidecar, and others for a while; 95 fit a server with `max_connections = 200`, and
 //! five hundred share it through a pooler that holds sixty, as tests show. At rest each sidecar reads the signs of
 //! life of all of its tenant every three seconds: five hundred read about 90 000 small rows a second together
 //! (reckoned, not measured). An operation with a small answer took 1.8 KB, indexes

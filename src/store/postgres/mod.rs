@@ -27,7 +27,8 @@
 //!
 //! What always holds: a reply is handed out only after its transaction has committed. On the happy path a
 //! durable step is one statement, one round trip; concurrent steps share a transaction. Two connections carry
-//! everything, many at once, which is why there is no pool: a pool lends a connection to one at a time.
+//! everything that decisions and signs of life need, many at once, which is why there is no pool: a pool lends a
+//! connection to one at a time.
 //!
 //! What it does not do: decide, or keep time by the database's clock.
 
@@ -41,6 +42,7 @@ mod identity;
 mod known;
 mod lane;
 mod life;
+mod listing;
 mod moving;
 mod opening;
 mod read;
