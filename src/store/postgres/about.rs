@@ -28,13 +28,29 @@ impl Reader {
             ("timeline", ground.server.timeline.to_string()),
         ];
         facts.push(("sidecars", self.sidecars().await?));
+        let format = self.format().await?;
+        if format.is_some_and(|it| it > FORMAT) {
+            facts.push((
+                "read as",
+                format!("format {FORMAT}, the highest that is known here"),
+            ));
+        }
         Ok(About {
             kind: "postgres",
-            format: Some(FORMAT),
+            format,
             facts,
             differences: ground.differences.iter().map(ToString::to_string).collect(),
             history: self.history().await?,
         })
+    }
+
+    /// The register's, which may be a later one that this version may use.
+    async fn format(&self) -> Result<Option<u32>, Trouble> {
+        const FOUND: &str = "SELECT r.format FROM fencepost.register r WHERE r.single = 1";
+        let rows = self.rows(FOUND, &[]).await?;
+        let format = rows.first().map(|row| row.try_get::<_, i32>(0));
+        let format = format.transpose().map_err(Unreadable::from)?;
+        Ok(format.and_then(|it| u32::try_from(it).ok()))
     }
 
     async fn sidecars(&self) -> Result<String, Trouble> {
