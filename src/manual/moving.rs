@@ -70,7 +70,7 @@
 //! 2. `fencepost store accept-restored --register URL --config fencepost.yaml`, by the role that owns the
 //!    tables. It begins an epoch above all that anybody remembers. Each sidecar then counts, on its own clock,
 //!    as long as the longest request can be under way, and the database counts too; after that all of them
-//!    admit.
+//!    admit. Until then `doctor` says how long that is at least, and there is nothing to accept.
 //!
 //! What was sent in the lost span is unknown to the register. Where the upstream deduplicates by key it still
 //! does, for one lifetime of the key; where it cannot (`opaque`), *the promise is void for the lost span.*

@@ -16,6 +16,9 @@ pub struct About {
     pub facts: Vec<(&'static str, String)>,
     /// What is not as it was when the register was last known whole, one sentence each. Empty: nothing.
     pub differences: Vec<String>,
+    /// It was accepted as it is, and admits nothing for so much longer at least, in milliseconds; `None`: it does
+    /// not wait for that.
+    pub quiet_ms: Option<u64>,
     /// What was done to it as a whole, newest first, at most [`TOLD`].
     pub history: Vec<Deed>,
 }

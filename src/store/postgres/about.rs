@@ -40,6 +40,7 @@ impl Reader {
             format,
             facts,
             differences: ground.differences.iter().map(ToString::to_string).collect(),
+            quiet_ms: self.quiet().await?,
             history: self.history().await?,
         })
     }
@@ -51,6 +52,20 @@ impl Reader {
         let format = rows.first().map(|row| row.try_get::<_, i32>(0));
         let format = format.transpose().map_err(Unreadable::from)?;
         Ok(format.and_then(|it| u32::try_from(it).ok()))
+    }
+
+    /// As the database counts. Each sidecar counts too, from when it hears of it.
+    async fn quiet(&self) -> Result<Option<u64>, Trouble> {
+        // Where its clock was set back it begins anew.
+        const LEFT: &str = "SELECT least(g.quiet_ms, greatest(0, ceil(g.quiet_ms
+                - extract(epoch FROM clock_timestamp() - g.quiet_since)::numeric * 1000)))::bigint
+            FROM fencepost.ground g
+            WHERE g.quiet_ms IS NOT NULL AND NOT g.moved AND g.quiet_system = fencepost.system_1()
+                AND g.quiet_timeline = fencepost.timeline_1()";
+        let rows = self.rows(LEFT, &[]).await?;
+        let left = rows.first().map(|row| row.try_get::<_, i64>(0));
+        let left = left.transpose().map_err(Unreadable::from)?;
+        Ok(left.map(i64::cast_unsigned))
     }
 
     async fn sidecars(&self) -> Result<String, Trouble> {
