@@ -53,6 +53,7 @@ mod rows;
 pub(crate) mod servers;
 mod session;
 mod shared;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tls;

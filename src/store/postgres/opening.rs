@@ -17,7 +17,6 @@ use tokio_postgres::Config;
 use tokio_postgres::types::Type;
 
 use super::PostgresBackend;
-use super::engine;
 use super::lane::Lane;
 use super::life::{self, Life, Name};
 use super::read::Reader;
@@ -25,6 +24,7 @@ use super::restored;
 use super::rows::Unreadable;
 use super::session::{Connector, Session};
 use super::shared::{Committed, Shared};
+use super::tables::{holds_tables, make_tables};
 use super::trouble::Trouble;
 use super::whereabouts;
 use crate::clock::Clock;
@@ -43,13 +43,6 @@ const QUEUE: usize = 4_096;
 
 /// "Fencepost": who makes the tables holds it.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(5064650310776221556)";
-
-const TABLES: &str = include_str!("format1.sql");
-
-const TENANTS: &str = include_str!("format1_tenants.sql");
-
-/// What they stand on.
-const GROUND: &str = include_str!("format1_ground.sql");
 
 /// Which register, and how it is used.
 pub struct Options {
@@ -320,35 +313,6 @@ async fn establish(
     Ok(about)
 }
 
-pub(super) async fn holds_tables(session: &Session) -> Result<bool, OpenError> {
-    const FOUND: &str = "SELECT to_regclass('fencepost.register') IS NOT NULL";
-    // Where the tenant was not yet part of every key.
-    const EARLIER: &str = "SELECT 1 FROM fencepost.register r WHERE r.format = 1 AND NOT EXISTS (
-        SELECT 1 FROM pg_attribute a WHERE a.attrelid = to_regclass('fencepost.events')
-            AND a.attname = 'tenant' AND NOT a.attisdropped)";
-    let found = session.rows(FOUND, &[]).await?;
-    let found = found.first().map(|row| row.try_get(0)).transpose();
-    if !found.map_err(Unreadable::from)?.unwrap_or(false) {
-        return Ok(false);
-    }
-    if session.rows(EARLIER, &[]).await?.is_empty() {
-        Ok(true)
-    } else {
-        Err(OpenError::Unreleased)
-    }
-}
-
-/// Inside a transaction.
-pub(super) async fn make_tables(session: &Session) -> Result<(), OpenError> {
-    engine::recognise(session).await?;
-    session.script(TABLES).await?;
-    session.script(TENANTS).await?;
-    session.script(GROUND).await?;
-    let objections = restored::OBJECTIONS.0;
-    let wait = format!("UPDATE fencepost.ground SET objections_ms = {objections}");
-    Ok(session.script(&wait).await?)
-}
-
 async fn recorded(session: &Session, tenant: &str) -> Result<Option<About>, OpenError> {
     // A tenant that comes new is as old as the register was when that was made or moved here.
     const ROW: &str = "SELECT r.format, r.id, r.epoch, r.fingerprint_key, a.lived_ms, a.read_boot,
@@ -400,26 +364,6 @@ async fn recorded(session: &Session, tenant: &str) -> Result<Option<About>, Open
         });
     }
     Ok(Some(about))
-}
-
-/// Why this version may not go on using the register, however it opened it; `None`: it may.
-pub(super) async fn outgrown(session: &Session) -> Result<Option<String>, Trouble> {
-    const BEYOND: &str =
-        "SELECT r.format FROM fencepost.register r WHERE r.single = 1 AND r.used_from > $1";
-    let known = i32::try_from(FORMAT).unwrap_or(i32::MAX);
-    let rows = session.rows(BEYOND, &[(&known, Type::INT4)]).await?;
-    let Some(row) = rows.first() else {
-        return Ok(None);
-    };
-    let format: i32 = row.try_get(0).map_err(Unreadable::from)?;
-    let found = u32::try_from(format).unwrap_or_default();
-    let beyond = OpenError::FormatTooNew {
-        found,
-        known: FORMAT,
-    };
-    Ok(Some(format!(
-        "{beyond}, and may not go on using it: start a version that knows it"
-    )))
 }
 
 /// The first key seals the fingerprint key, once it has changed: so that the one before can be taken away.

@@ -12,9 +12,10 @@ use rustls::ClientConfig;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::super::opening::{FORMAT, OpenError, holds_tables};
+use super::super::opening::{FORMAT, OpenError};
 use super::super::rows::{self, Unreadable};
 use super::super::session::Session;
+use super::super::tables::holds_tables;
 use crate::clock::Clock;
 use crate::store::StoreError;
 use crate::store::moving::{

@@ -14,9 +14,10 @@ use rustls::ClientConfig;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::super::identity;
-use super::super::opening::{FORMAT, LOCK, holds_tables, make_tables};
+use super::super::opening::{FORMAT, LOCK};
 use super::super::rows::KeyColumns;
 use super::super::session::Session;
+use super::super::tables::{holds_tables, make_tables};
 use crate::protocol::ids::{OperationKey, ResourceKey, ResourceName, Tenant};
 use crate::protocol::operation::IdentityOrigin;
 use crate::store::moving::{

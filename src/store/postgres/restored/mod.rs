@@ -36,10 +36,11 @@ use tokio_postgres::types::{ToSql, Type};
 pub(super) use memory::{Difference, Heard, OBJECTIONS, Progress, Server, Worth};
 
 use super::moving::reached;
-use super::opening::{OpenError, outgrown};
+use super::opening::OpenError;
 use super::rows::Unreadable;
 use super::session::Session;
 use super::shared::Shared;
+use super::tables::outgrown;
 use super::trouble::Trouble;
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
