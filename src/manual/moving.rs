@@ -40,7 +40,7 @@
 //! | the server restarted, the network was away | go on | nothing |
 //! | fail-over, and every sidecar that was not dead finds all that it remembers | ten seconds of time for objections, then a new epoch begins by itself; "lost nothing" in the log and in `history` | holders acquire anew, with tokens of the new epoch: the old server may live on, and its tokens are stale |
 //! | fail-over that lost commits; a restore to an earlier moment; a snapshot of the disk put back | nothing is admitted, durably, for all: `503 store-unavailable`, `/readyz` red, with what is missing | below |
-//! | fail-over while a sidecar had just died, or while none was running | the same: what the dead had committed last nobody knows | below |
+//! | fail-over while a sidecar had just died, of whatever tenant, or while none was running | the same: what the dead had committed last nobody knows | `doctor` names it; below |
 //! | the database is on another server (a copy, `pg_restore`, `pg_upgrade`), also behind a pooler and under running sidecars | the same | below |
 //! | the database is a replica | nothing is admitted while it is one | – |
 //!

@@ -103,6 +103,12 @@
 //! wait for their database. Less than 12s is refused, because a statement may take 8s and a new connection 3s;
 //! more than 1h too. Sidecars may differ in it while it is being changed.
 //!
+//! A tenant whose last sidecar was killed, and which starts none again, has nobody to say so. One sidecar of each
+//! other tenant does: by its own clock for as long as that instance would have been waited for, a minute at least, and
+//! then as long again by the database's. Nothing else is done to it: what it left waits for its own tenant. Were it
+//! left alive, the next fail-over would wait for its word ([`super::moving`]). `doctor` and `/v1/status` count other
+//! tenants' sidecars, and after a fail-over name each instance whose word is missing.
+//!
 //! # How long it is remembered
 //!
 //! `remember` is each sidecar's to say, and the register keeps the longest that any sidecar of the tenant has
@@ -149,7 +155,9 @@
 //! its own.
 //!
 //! Such a role can also stand in others' way: lock whole tables, or take the identity that an operation of
-//! another tenant has, which is then answered `503` and not sent.
+//! another tenant has, which is then answered `503` and not sent. It can say that another tenant's instance is
+//! silent; what that does meanwhile outruns it, so that it can be believed only where the instance was kept from
+//! its row for its whole limit, or the database's clock leapt. The instance then goes on under another id.
 //!
 //! Without such roles, with one role for everything, a sidecar still lists and settles only its own tenant's
 //! operations; but then it is this program that sees to it.

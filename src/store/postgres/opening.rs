@@ -48,8 +48,11 @@ const TABLES: &str = include_str!("format1.sql");
 
 const TENANTS: &str = include_str!("format1_tenants.sql");
 
-/// What they stand on.
-const GROUND: &str = include_str!("format1_ground.sql");
+/// What they stand on, and who declares dead whom nobody of its tenant can.
+const GROUND: &str = concat!(
+    include_str!("format1_ground.sql"),
+    include_str!("format1_silent.sql")
+);
 
 /// Which register, and how it is used.
 pub struct Options {
@@ -255,7 +258,8 @@ async fn begin_to_live(
     name: Name,
     limit: Millis,
 ) -> Result<JoinSet<()>, OpenError> {
-    life::take_part(reader, shared.instance(), &name, shared.clock.now().wall_ms).await?;
+    let wall = shared.clock.now().wall_ms;
+    life::take_part(reader, shared.instance(), &name, limit, wall).await?;
     // Signs of life count where the register is known whole.
     restored::assess(session, shared).await?;
     let mut life = Life::new(Arc::clone(shared), Arc::clone(reader), name, limit);
@@ -328,8 +332,9 @@ pub(super) async fn make_tables(session: &Session) -> Result<(), OpenError> {
     session.script(TABLES).await?;
     session.script(TENANTS).await?;
     session.script(GROUND).await?;
-    let objections = restored::OBJECTIONS.0;
-    let wait = format!("UPDATE fencepost.ground SET objections_ms = {objections}");
+    let (objections, silence) = (restored::OBJECTIONS.0, life::SILENCE.0);
+    let wait =
+        format!("UPDATE fencepost.ground SET objections_ms = {objections}, silence_ms = {silence}");
     Ok(session.script(&wait).await?)
 }
 

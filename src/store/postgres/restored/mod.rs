@@ -23,6 +23,7 @@
 //! Whoever only looks (an operator's tool) changes nothing of this: it remembers nothing that others
 //! do not, and it is no instance that could be asked.
 
+mod awaited;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ use rustls::ClientConfig;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+pub(super) use awaited::awaited;
 pub(super) use memory::{Difference, Heard, OBJECTIONS, Progress, Server, Worth};
 
 use super::moving::reached;

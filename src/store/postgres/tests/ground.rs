@@ -12,7 +12,7 @@ use crate::store::postgres::accept_restored;
 use crate::store::{Backend, StoreError};
 
 /// As after a fail-over: all that is there was there on another timeline.
-const FAIL_OVER: &str =
+pub(super) const FAIL_OVER: &str =
     "UPDATE fencepost.ground SET timeline = 0; UPDATE fencepost.instances SET timeline = 0";
 
 /// As if that had not happened.
