@@ -28,7 +28,7 @@ pub(super) use strangers::SILENCE;
 
 use super::opening::random_id;
 use super::read::Reader;
-use super::restored::{Heard, Progress, Server, Worth};
+use super::restored::{Heard, Progress, Reached, Server, Worth};
 use super::rows::Unreadable;
 use super::shared::{Others, Shared};
 use super::trouble::Trouble;
@@ -390,9 +390,13 @@ impl Shared {
 }
 
 impl Seen {
+    /// What is recorded aside is no sign of life: whoever does so looks at the ground all the time.
     fn progress(&self) -> Progress {
         Progress {
-            position: self.sign.position,
+            reached: Reached {
+                position: self.sign.position,
+                aside: 0,
+            },
             dead: self.dead,
         }
     }
