@@ -90,6 +90,11 @@ async fn another_tenants_instance_is_waited_for_as_long_as_it_has_told() {
     })
     .await;
     assert!(!is_dead(&database, A));
+    let said = format!(
+        "SELECT count(*) FROM fencepost.silences WHERE instance = '\\x{:032x}'",
+        A.0
+    );
+    assert_eq!(database.query(&said), "0", "nobody has said so");
     // Nor does the database believe it earlier.
     assert_eq!(bury(&database, A), "0");
     database.query("UPDATE fencepost.silences SET since = since - interval '9 minutes'");
@@ -120,6 +125,8 @@ async fn nobody_who_lives_is_declared_dead_by_saying_so() {
     let_pass(&database);
     database.query("UPDATE fencepost.silences SET since = since + interval '2 hours'");
     assert_eq!(bury(&database, A), "0");
+    let again = "SELECT since <= clock_timestamp() FROM fencepost.silences";
+    assert_eq!(database.query(again), "t");
     let_pass(&database);
     let held = "UPDATE fencepost.instances SET beat = beat";
     assert_eq!(bury_beside(&database, held), "0", "it is just writing");
