@@ -104,6 +104,11 @@ impl Life {
         let every = pace(self.limit);
         let mut silent = false;
         loop {
+            // The first sign was given before anything was decided.
+            tokio::select! {
+                () = sleep(every) => {}
+                () = self.shared.found_dead.notified() => {}
+            }
             match self.beat().await {
                 Ok(()) => silent = false,
                 // Said once: as long as nothing comes of it, nothing is new.
@@ -115,10 +120,6 @@ impl Life {
                         "no sign of life could be given: others may take this instance for dead"
                     );
                 }
-            }
-            tokio::select! {
-                () = sleep(every) => {}
-                () = self.shared.found_dead.notified() => {}
             }
         }
     }
