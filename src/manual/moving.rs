@@ -43,7 +43,8 @@
 //! | the server restarted, the network was away | go on | nothing |
 //! | fail-over, and every sidecar that was not dead finds all that it remembers | ten seconds of time for objections, then a new epoch begins by itself; "lost nothing" in the log and in `history` | holders acquire anew, with tokens of the new epoch: the old server may live on, and its tokens are stale |
 //! | fail-over that lost commits; a restore to an earlier moment; a snapshot of the disk put back | nothing is admitted, durably, for all: `503 store-unavailable`, `/readyz` red, with what is missing | below |
-//! | fail-over while a sidecar had just died, or while none was running | the same: what the dead had committed last nobody knows | below |
+//! | fail-over while a sidecar had just died, of whatever tenant, or while none was running | the same: what the dead had committed last nobody knows | `doctor` names it; below |
+//! | another fail-over before admission goes on, which lost what was recorded meanwhile | the same: evidence and cancels are recorded all the time, and counted aside. What is found missing is added to what was found before | below |
 //! | the database is on another server (a copy, `pg_restore`, `pg_upgrade`), also behind a pooler and under running sidecars | the same | below |
 //! | the database is a replica | nothing is admitted while it is one | – |
 //!
@@ -78,4 +79,5 @@
 //! What is not noticed: an earlier state of the disk under the same timeline, put back while no sidecar was
 //! running; what a sidecar committed in its last three seconds, if such a state was put back just then and it
 //! never comes again; and commits of the last seconds of a sidecar that was not yet known where the new timeline begins,
-//! if it does not come back within those ten seconds: it closes the register when it does.
+//! if it does not come back within those ten seconds: it closes the register when it does. Nor is what an operator's
+//! tool wrote straight into the database (`--register URL`): no sidecar remembers that.

@@ -106,6 +106,12 @@
 //! wait for their database. Less than 12s is refused, because a statement may take 8s and a new connection 3s;
 //! more than 1h too. Sidecars may differ in it while it is being changed.
 //!
+//! A tenant whose last sidecar was killed, and which starts none again, has nobody to say so. One sidecar of each
+//! other tenant does: by its own clock for as long as that instance would have been waited for, a minute at least, and
+//! then as long again by the database's. Nothing else is done to it: what it left waits for its own tenant. Were it
+//! left alive, the next fail-over would wait for its word ([`super::moving`]). `doctor` and `/v1/status` count other
+//! tenants' sidecars, and after a fail-over name each instance whose word is missing.
+//!
 //! # How long it is remembered
 //!
 //! `remember` is each sidecar's to say, and the register keeps the longest that any sidecar of the tenant has
@@ -148,6 +154,10 @@
 //! own tenant; ten seconds for objections, and the quiet after an acceptance, pass by the database's clock too,
 //! whatever a role says. What remains: any sidecar may say that the register lost commits, since any may be the
 //! only one who knows. So a tenant's credential can stop admission for all, until the owner accepts the register.
+//!
+//! It can say that another tenant's instance is silent; what that does meanwhile outruns it, so that it can be
+//! believed only where the instance was kept from its row for its whole limit, or the database's clock leapt. The
+//! instance then goes on under another id.
 //!
 //! Rows that such a role makes up stand in nobody's way: identities, which anybody can reckon, and whatever
 //! else is unique, are so within a tenant. Locks are another matter, since PostgreSQL lets every role take them:

@@ -1,6 +1,6 @@
 //! What the shared register says of itself: its server, who takes part, what does not agree.
 //!
-//! What always holds: only our own tenant's sidecars are counted. Nothing is changed by looking.
+//! What always holds: other tenants' sidecars are counted and never named. Nothing is changed by looking.
 //!
 //! What it does not do: say what sidecars remember: how far each had come only they know, and their logs and
 //! `/readyz` say what they miss.
@@ -35,11 +35,15 @@ impl Reader {
                 format!("format {FORMAT}, the highest that is known here"),
             ));
         }
+        let mut differences: Vec<_> = ground.differences.iter().map(ToString::to_string).collect();
+        let awaited = restored::awaited(&*self.session().await?, &self.tenant).await?;
+        facts.extend(awaited.others.map(|others| ("other tenants", others)));
+        differences.extend(awaited.missing);
         Ok(About {
             kind: "postgres",
             format,
             facts,
-            differences: ground.differences.iter().map(ToString::to_string).collect(),
+            differences,
             quiet_ms: self.quiet().await?,
             history: self.history().await?,
         })

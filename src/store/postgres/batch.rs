@@ -11,6 +11,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::identity::{self, Digest};
 use super::known::{Known, Version, first_version, is_keyless, resource_of};
+use super::restored::Reached;
 use super::rows::{KeyColumns, Unreadable, sealed_answer};
 use super::session::Session;
 use super::trouble::Trouble;
@@ -47,6 +48,8 @@ pub(super) struct Written {
     pub(super) position: Option<u64>,
     /// Is nothing admitted on this ground?
     pub(super) closed: bool,
+    /// Transactions of the instance that recorded something on ground that admitted nothing.
+    pub(super) aside: Option<u64>,
 }
 
 /// What became of a decision that may have been committed.
@@ -213,7 +216,7 @@ pub(super) fn in_lock_order<T>(mut decided: Vec<(Item, T)>) -> Vec<(Item, T)> {
     decided
 }
 
-const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed FROM fencepost.write_1(
+const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed, w.aside_now FROM fencepost.write_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
     $43, $44, $45, $46) w";
@@ -380,19 +383,17 @@ impl Columns {
         self.note_firsts.push(identity::of(&note.first));
     }
 
-    /// Writes them. `reached`: how many transactions the instance remembers to have committed.
+    /// Writes them. `reached`: what the instance remembers to have committed.
     pub(super) async fn write(
         &self,
         session: &Session,
         own: InstanceId,
         epoch: u64,
-        reached: u64,
+        reached: Reached,
     ) -> Result<Written, Trouble> {
-        let (own, epoch, reached) = (
-            own.0.to_be_bytes(),
-            epoch.cast_signed(),
-            reached.cast_signed(),
-        );
+        let (own, epoch) = (own.0.to_be_bytes(), epoch.cast_signed());
+        let reached = [reached.position, reached.aside].map(u64::cast_signed);
+        let reached = reached.as_slice();
         let own = own.as_slice();
         let parameters: [(&(dyn ToSql + Sync), Type); 46] = [
             (&own, Type::BYTEA),
@@ -439,7 +440,7 @@ impl Columns {
             (&self.event_of, Type::INT4_ARRAY),
             (&self.event_operations, Type::BYTEA_ARRAY),
             (&self.event_records, Type::BYTEA_ARRAY),
-            (&reached, Type::INT8),
+            (&reached, Type::INT8_ARRAY),
             (&self.begins, Type::INT8_ARRAY),
         ];
         let rows = session.rows(WRITE, &parameters).await?;
@@ -462,6 +463,7 @@ impl Written {
             verdicts: told.into_iter().map(Verdict::of).collect(),
             position: position.map(i64::cast_unsigned),
             closed: row.try_get(2)?,
+            aside: row.try_get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),
         })
     }
 }

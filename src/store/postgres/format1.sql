@@ -65,7 +65,8 @@ CREATE TABLE fencepost.history (
 );
 
 -- One row for each start of a sidecar. `position` counts its transactions, each of which writes it: so
--- whoever declares an instance dead waits for what it is just committing, and it commits nothing after. One
+-- whoever declares an instance dead waits for what it is just committing, and it commits nothing after. `aside`
+-- counts those that recorded something while nothing was admitted. One
 -- that carried operations of several tenants into a register that was moved is dead to each of them.
 CREATE TABLE fencepost.instances (
     -- All instances read all ids.
@@ -75,6 +76,7 @@ CREATE TABLE fencepost.instances (
     started_wall_ms bigint NOT NULL,
     beat bigint NOT NULL DEFAULT 0,
     position bigint NOT NULL DEFAULT 0,
+    aside bigint NOT NULL DEFAULT 0,
     dead boolean NOT NULL DEFAULT false,
     PRIMARY KEY (id, tenant)
 ) WITH (fillfactor = 50);
@@ -223,7 +225,7 @@ $body$;
 -- 3 another epoch is in force, 4 nothing is admitted on this ground (`format1_ground.sql`), or by binaries of
 -- this format any more. Answers too how
 -- many transactions of the instance there are, this one included, and whether nothing is admitted. `reached`:
--- how many it remembers. Whoever closes the ground for good waits for those that have written the instance's
+-- how many it remembers, and how many of those aside. Whoever closes the ground for good waits for those that have written the instance's
 -- row already; so that comes before the look at the ground. A decision is written whole or not at all: where only its second half fails,
 -- the whole transaction does (FP001), and everything is decided again.
 --
@@ -244,9 +246,9 @@ CREATE FUNCTION fencepost.write_1(
     note_of integer[], note_identities bytea[], note_tenants text[], note_upstreams bytea[],
     note_principals bytea[], note_ids bytea[], note_incarnations bigint[], note_records bytea[],
     note_firsts bytea[],
-    event_of integer[], event_operations bytea[], event_records bytea[], reached bigint,
+    event_of integer[], event_operations bytea[], event_records bytea[], reached bigint[],
     begins bigint[],
-    OUT position_now bigint, OUT closed boolean, OUT verdicts smallint[])
+    OUT position_now bigint, OUT closed boolean, OUT verdicts smallint[], OUT aside_now bigint)
 LANGUAGE plpgsql AS $body$
 DECLARE
     alive boolean;
@@ -264,17 +266,21 @@ BEGIN
     END IF;
     verdicts := '{}';
     UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead
-    RETURNING position INTO position_now;
+    RETURNING position, aside INTO position_now, aside_now;
     alive := FOUND;
     SELECT r.epoch,
            g.doubt IS NOT NULL OR g.timeline <> fencepost.timeline_1() OR g.system <> fencepost.system_1()
-               OR coalesce(position_now <= reached, false) OR r.used_from > 1
+               OR coalesce(position_now <= reached[1] OR aside_now < reached[2], false) OR r.used_from > 1
     INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g
     WHERE r.single = 1 AND g.single = 1;
     IF closed AND alive THEN
-        -- What is recorded on closed ground is not counted: it would take the place of a commit that was lost,
-        -- and hide that it was.
-        UPDATE fencepost.instances SET position = position - 1 WHERE id = own AND NOT dead;
+        -- What is recorded on closed ground is counted aside: it would take the place of a commit that was lost,
+        -- and hide that it was. Nor does it take the place of one of its own kind.
+        UPDATE fencepost.instances
+        SET position = position - 1,
+            aside = aside + CASE WHEN false = ANY (admits) AND aside >= reached[2] THEN 1 ELSE 0 END
+        WHERE id = own AND NOT dead
+        RETURNING aside INTO aside_now;
     END IF;
     -- Two equal requests without a key are decided one after the other, wherever they come in.
     FOR shared IN

@@ -235,11 +235,14 @@ impl Lane {
 
     /// What a commit showed.
     fn note(&mut self, written: &Written, epoch: u64) {
+        let now = self.shared.clock.now().boottime;
         if written.closed {
             self.stands = false;
             self.memory = Known::memory(self.shared.epoch());
+            if let Some(aside) = written.aside {
+                self.shared.ground.put_aside(self.own, aside, now);
+            }
         } else if let Some(position) = written.position {
-            let now = self.shared.clock.now().boottime;
             self.shared.ground.committed(self.own, position, epoch, now);
         }
     }

@@ -264,12 +264,18 @@ impl Backend for PostgresBackend {
                 );
                 return Ok(());
             }
-            let left = life::take_leave(&self.shared, &self.reader).await;
-            if let Err(trouble) = left {
-                tracing::warn!(
+            match life::take_leave(&self.shared, &self.reader).await {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(
+                    instance = %self.shared.instance(),
+                    "this instance ends while the register is not known whole: unless it has said already that \
+                     it misses nothing there, nobody can say that any more, and the register has to be \
+                     accepted (`fencepost store accept-restored`)"
+                ),
+                Err(trouble) => tracing::warn!(
                     error = %trouble.into_store_error(),
                     "the others were not told that this instance ends: they find out"
-                );
+                ),
             }
             Ok(())
         })

@@ -255,7 +255,8 @@ async fn begin_to_live(
     name: Name,
     limit: Millis,
 ) -> Result<JoinSet<()>, OpenError> {
-    life::take_part(reader, shared.instance(), &name, shared.clock.now().wall_ms).await?;
+    let wall = shared.clock.now().wall_ms;
+    life::take_part(reader, shared.instance(), &name, limit, wall).await?;
     // Signs of life count where the register is known whole.
     restored::assess(session, shared).await?;
     let mut life = Life::new(Arc::clone(shared), Arc::clone(reader), name, limit);

@@ -8,6 +8,7 @@
 use tokio_postgres::types::Type;
 
 use super::engine;
+use super::life;
 use super::opening::{FORMAT, OpenError};
 use super::restored;
 use super::rows::Unreadable;
@@ -18,8 +19,11 @@ const TABLES: &str = include_str!("format1.sql");
 
 const TENANTS: &str = include_str!("format1_tenants.sql");
 
-/// What they stand on.
-const GROUND: &str = include_str!("format1_ground.sql");
+/// What they stand on, and who declares dead whom nobody of its tenant can.
+const GROUND: &str = concat!(
+    include_str!("format1_ground.sql"),
+    include_str!("format1_silent.sql")
+);
 
 pub(super) async fn holds_tables(session: &Session) -> Result<bool, OpenError> {
     const FOUND: &str = "SELECT to_regclass('fencepost.register') IS NOT NULL";
@@ -45,8 +49,9 @@ pub(super) async fn make_tables(session: &Session) -> Result<(), OpenError> {
     session.script(TABLES).await?;
     session.script(TENANTS).await?;
     session.script(GROUND).await?;
-    let objections = restored::OBJECTIONS.0;
-    let wait = format!("UPDATE fencepost.ground SET objections_ms = {objections}");
+    let (objections, silence) = (restored::OBJECTIONS.0, life::SILENCE.0);
+    let wait =
+        format!("UPDATE fencepost.ground SET objections_ms = {objections}, silence_ms = {silence}");
     Ok(session.script(&wait).await?)
 }
 

@@ -17,6 +17,7 @@ mod moving;
 mod parted;
 mod races;
 mod restored;
+mod strangers;
 mod takeover;
 mod tenants;
 mod two_primaries;

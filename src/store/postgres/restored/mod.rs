@@ -10,7 +10,8 @@
 //! accepts the register as it is; then an epoch begins above all that anybody remembers, after a quiet as long
 //! as the longest request may be under way, which each instance counts on its own clock.
 //!
-//! What is recorded stays possible: evidence about what was sent is never refused.
+//! What is recorded stays possible: evidence about what was sent is never refused, nor is a cancel. It is counted
+//! aside, and remembered by all who look, so that another fail-over does not lose it unnoticed.
 //!
 //! What it cannot know: commits of an instance that died before anybody read how far it had come. So the
 //! confirmation of each instance that was not declared dead *before* the fail-over is needed, and one that
@@ -23,6 +24,8 @@
 //! Whoever only looks (an operator's tool) changes nothing of this: it remembers nothing that others
 //! do not, and it is no instance that could be asked.
 
+mod awaited;
+mod difference;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -33,7 +36,9 @@ use rustls::ClientConfig;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-pub(super) use memory::{Difference, Heard, OBJECTIONS, Progress, Server, Worth};
+pub(super) use awaited::awaited;
+pub(super) use difference::Difference;
+pub(super) use memory::{Heard, OBJECTIONS, Progress, Reached, Server, Worth};
 
 use super::moving::reached;
 use super::opening::OpenError;
@@ -84,8 +89,13 @@ impl Ground {
         locked(&self.memory).committed(own, position, epoch, now);
     }
 
-    /// How many of its transactions the instance remembers.
-    pub(super) fn reached(&self, own: InstanceId) -> u64 {
+    /// An own transaction recorded something where nothing is admitted; so many did.
+    pub(super) fn put_aside(&self, own: InstanceId, aside: u64, now: BootInstant) {
+        locked(&self.memory).put_aside(own, aside, now);
+    }
+
+    /// Which of its transactions the instance remembers.
+    pub(super) fn reached(&self, own: InstanceId) -> Reached {
         locked(&self.memory).reached(own)
     }
 
@@ -314,8 +324,10 @@ async fn open(session: &Session, shared: &Shared, accepted: u64) -> Result<bool,
 }
 
 async fn found(session: &Session) -> Result<Found, Trouble> {
-    const FOUND: &str = "SELECT g.system_now, g.timeline_now, g.epoch, g.system, g.timeline, g.doubt,
-        g.accepted, g.quiet_ms, g.quiet_here, g.ids, g.positions, g.dead, g.moved FROM fencepost.ground_1() g";
+    const FOUND: &str =
+        "SELECT g.system_now, g.timeline_now, g.epoch, g.system, g.timeline, g.doubt,
+        g.accepted, g.quiet_ms, g.quiet_here, g.ids, g.positions, g.dead, g.moved, g.asides
+        FROM fencepost.ground_1() g";
     let rows = session.rows(FOUND, &[]).await?;
     let row = rows.first().ok_or_else(nothing)?;
     let number = |at| Ok::<_, Trouble>(column::<i64>(row, at)?.cast_unsigned());
@@ -327,10 +339,13 @@ async fn found(session: &Session) -> Result<Found, Trouble> {
     let ids: Vec<Vec<u8>> = column(row, 9)?;
     let positions: Vec<i64> = column(row, 10)?;
     let dead: Vec<bool> = column(row, 11)?;
+    let asides: Vec<i64> = column(row, 13)?;
     let mut instances = BTreeMap::new();
-    for ((id, position), dead) in ids.iter().zip(positions).zip(dead) {
-        let position = position.cast_unsigned();
-        instances.insert(instance(id)?, Progress { position, dead });
+    let reached = positions.into_iter().zip(asides);
+    for ((id, reached), dead) in ids.iter().zip(reached).zip(dead) {
+        let (position, aside) = (reached.0.cast_unsigned(), reached.1.cast_unsigned());
+        let reached = Reached { position, aside };
+        instances.insert(instance(id)?, Progress { reached, dead });
     }
     Ok(Found {
         server: Server {

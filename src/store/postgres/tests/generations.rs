@@ -37,7 +37,7 @@ const NEXT_FORMAT: &str = r"
         FROM pg_proc p, generate_series(1, p.pronargs) i WHERE p.oid = 'fencepost.write_1'::regproc;
         EXECUTE format('CREATE FUNCTION fencepost.write_2(%s) LANGUAGE plpgsql AS $body$
             BEGIN
-                SELECT w.position_now, w.closed, w.verdicts INTO position_now, closed, verdicts
+                SELECT w.* INTO position_now, closed, verdicts, aside_now
                 FROM fencepost.write_1(%s) w;
                 UPDATE fencepost.operations SET region = ''here'' WHERE identity = ANY (identities);
             END $body$', write_takes, array_to_string(passed, ', '));

@@ -169,6 +169,16 @@ async fn a_tenant_closes_a_register_that_can_be_accepted_and_opens_none() {
     world.says("SELECT fencepost.close_1(repeat('x', 100000), 9223372036854775807, 0)");
     let kept = "SELECT length(doubt) < 5000, remembered_epoch FROM fencepost.ground";
     assert_eq!(database.query(kept), "t|1000");
+    // What is found later is added, once, and not without end.
+    let told = "SELECT length(doubt) FROM fencepost.ground";
+    for (why, length) in [
+        ("'lost'", "4006"),
+        ("'lost'", "4006"),
+        ("repeat('y', 9000)", "4006"),
+    ] {
+        world.says(&format!("SELECT fencepost.close_1({why}, 0, 0)"));
+        assert_eq!(database.query(told), length, "{why}");
+    }
     let accept = "SELECT begun FROM fencepost.accept_1(3600000, 'alice', 0)";
     assert_eq!(database.query(accept), "1001");
     let open = "SELECT fencepost.open_1(1, 0)";
@@ -189,6 +199,9 @@ async fn the_rest_is_refused() {
          VALUES ('x', 'other', 'x', 0, 0)",
         "INSERT INTO fencepost.history (wall_ms, text) VALUES (0, 'admits again')",
         "UPDATE fencepost.confirmations SET confirmed = true",
+        "UPDATE fencepost.instances SET dead_after_ms = 0",
+        "INSERT INTO fencepost.silences VALUES ('x', 0, 0, '-infinity')",
+        "SELECT * FROM fencepost.silences",
         "SELECT fencepost.accept_1(0, 'me', 0)",
         "SELECT fencepost.move_1('away', 0)",
         "SELECT fencepost.take_back_1('me', 0)",

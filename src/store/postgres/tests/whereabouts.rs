@@ -66,6 +66,40 @@ async fn readers_go_where_the_lane_has_gone() {
     until("nobody is at the old one", async || there(&old) == "0").await;
 }
 
+/// The reader's connection breaks, the lane's to the old server does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lane_gives_up_a_session_of_a_server_that_others_have_left() {
+    let old = Postgres::start();
+    let new = old.replica();
+    let wire = Wire::to(old.address());
+    let database = old.database();
+    let register = sidecar(database.url_at(wire.address()), 1).await;
+    let first = c::admit("first", InstanceId(1));
+    admission(&register, &first).await.unwrap();
+    let found = stored(&register, &first.key).await.state;
+    assert_eq!(found, State::Intended);
+    new.until_caught_up_with(&old);
+    new.promote();
+    wire.lead_to(new.address());
+    end_sessions(
+        &old,
+        "query LIKE '%fencepost.events%' OR query LIKE '%beat_1%'",
+    );
+    // Whoever reads now is led to the new one; nobody writes.
+    let there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencepost'";
+    until("nobody is at the old one", async || {
+        let _ = register.operation(&first.key, false).await;
+        old.query(there) == "0"
+    })
+    .await;
+    until_ready(&register).await;
+    admission(&register, &c::admit("second", InstanceId(1)))
+        .await
+        .unwrap();
+    let sql = "SELECT count(*) FROM fencepost.operations";
+    assert_eq!(psql(&database.url_at(new.address()), sql).unwrap(), "2");
+}
+
 /// A pooler leads the sign of life to another server than the one that the lane has looked at.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_another_server_says_of_signs_of_life_changes_nothing() {
