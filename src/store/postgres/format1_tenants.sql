@@ -58,7 +58,7 @@ BEGIN
     END LOOP;
     -- Not on which timeline it began: that says who is asked after a fail-over.
     EXECUTE format('GRANT SELECT, INSERT (id, tenant, name, started_wall_ms, dead_after_ms),'
-        ' UPDATE (beat, position, dead), DELETE ON fencepost.instances TO %I', whom);
+        ' UPDATE (beat, position, aside, dead), DELETE ON fencepost.instances TO %I', whom);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE ON fencepost.forgotten, fencepost.ages TO %I', whom);
     EXECUTE format('GRANT SELECT ON fencepost.register, fencepost.members, fencepost.ground,'
         ' fencepost.history TO %I', whom);

@@ -4,6 +4,7 @@
 //! meanwhile who would say anything of himself.
 
 use super::super::servers::{Postgres, psql};
+use super::restored::until_closed;
 use super::*;
 use crate::protocol::command::Resolution;
 use crate::protocol::operation::IdentityOrigin;
@@ -160,6 +161,28 @@ async fn a_tenant_stands_in_no_others_way_with_rows_of_its_own() {
         assert_eq!(party.in_doubt().await, [""; 0]);
         party.backend.close().await.unwrap();
     }
+}
+
+/// What is recorded where nothing is admitted is counted, by whoever writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenants_role_records_where_nothing_is_admitted() {
+    let world = World::new().await;
+    let database = &world.database;
+    database.query("CREATE ROLE payments LOGIN PASSWORD 'x'");
+    let let_in = format!("SELECT fencepost.let_in('payments', '{}')", c::TENANT);
+    database.query(&let_in);
+    let url = database.url_as(world.server.address(), "payments", "x");
+    let party = Party::of(sidecar(url, B.0).await);
+    let permit = party.granted(&c::admit("sent", B)).await;
+    database.query("UPDATE fencepost.ground SET doubt = 'commits were lost'");
+    let receipt = permit.finish(c::applied());
+    let recorded = party.register.record(&receipt, c::at(900)).await;
+    recorded.unwrap();
+    assert_eq!(party.state("sent").await, "COMPLETED");
+    let aside = "SELECT max(aside) FROM fencepost.instances WHERE NOT dead";
+    assert_eq!(database.query(aside), "1");
+    let why = until_closed(&party.backend, "commits were lost").await;
+    assert!(!why.contains("permission"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
