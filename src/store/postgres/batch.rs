@@ -11,7 +11,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::identity::{self, Digest};
 use super::known::{Known, Version, first_version, is_keyless, resource_of};
-use super::restored::Reached;
+use super::restored::Remembered;
 use super::rows::{KeyColumns, Unreadable, sealed_answer};
 use super::session::Session;
 use super::trouble::Trouble;
@@ -383,16 +383,23 @@ impl Columns {
         self.note_firsts.push(identity::of(&note.first));
     }
 
-    /// Writes them. `reached`: what the instance remembers to have committed.
+    /// Writes them. `remembered`: what the instance has committed, and where.
     pub(super) async fn write(
         &self,
         session: &Session,
         own: InstanceId,
         epoch: u64,
-        reached: Reached,
+        remembered: Remembered,
     ) -> Result<Written, Trouble> {
         let (own, epoch) = (own.0.to_be_bytes(), epoch.cast_signed());
-        let reached = [reached.position, reached.aside].map(u64::cast_signed);
+        let Remembered { reached, whole_on } = remembered;
+        let reached = [
+            Some(reached.position),
+            Some(reached.aside),
+            whole_on.map(|it| it.system),
+            whole_on.map(|it| it.timeline),
+        ]
+        .map(|it| it.map(u64::cast_signed));
         let reached = reached.as_slice();
         let own = own.as_slice();
         let parameters: [(&(dyn ToSql + Sync), Type); 46] = [

@@ -223,11 +223,12 @@ $body$;
 -- Writes decisions, one after the other, each only if what it was decided on is still so. Answers for each:
 -- 0 written, 1 something changed meanwhile, 2 the instance is declared dead and admits nothing any more,
 -- 3 another epoch is in force, 4 nothing is admitted on this ground (`format1_ground.sql`), or by binaries of
--- this format any more. Answers too how
+-- this format any more, or this is not the server that the instance took for the register's. Answers too how
 -- many transactions of the instance there are, this one included, and whether nothing is admitted. `reached`:
--- how many it remembers, and how many of those aside. Whoever closes the ground for good waits for those that have written the instance's
--- row already; so that comes before the look at the ground. A decision is written whole or not at all: where only its second half fails,
--- the whole transaction does (FP001), and everything is decided again.
+-- how many it remembers, and how many of those aside; and on which server, and timeline, it has found the
+-- register whole (NULL: on none). Whoever closes the ground for good waits for those that have written the
+-- instance's row already; so that comes before the look at the ground. A decision is written whole or not at
+-- all: where only its second half fails, the whole transaction does (FP001), and everything is decided again.
 --
 -- Of each decision: the fence (NULL name: none; expected version, 0 for none yet, NULL: not looked at;
 -- NULL record: left as it is), the operation likewise, which half of the identity's rows must be absent,
@@ -252,6 +253,8 @@ CREATE FUNCTION fencepost.write_1(
 LANGUAGE plpgsql AS $body$
 DECLARE
     alive boolean;
+    here bigint := fencepost.timeline_1();
+    elsewhere boolean;
     epoch_now bigint;
     shared bytea;
     newest bigint;
@@ -268,19 +271,26 @@ BEGIN
     UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead
     RETURNING position, aside INTO position_now, aside_now;
     alive := FOUND;
+    -- A pooler leads each transaction where it will. One server that an instance has found the register whole on is
+    -- not another, whatever stands there: the old primary lives on, and was whole too.
+    elsewhere := reached[4] IS NOT NULL
+        AND (here IS DISTINCT FROM reached[4] OR fencepost.system_1() IS DISTINCT FROM reached[3]);
     SELECT r.epoch,
-           g.doubt IS NOT NULL OR g.timeline <> fencepost.timeline_1() OR g.system <> fencepost.system_1()
+           g.doubt IS NOT NULL OR g.timeline <> here OR g.system <> fencepost.system_1()
+               OR elsewhere OR reached[4] IS NULL
                OR coalesce(position_now <= reached[1] OR aside_now < reached[2], false) OR r.used_from > 1
     INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g
     WHERE r.single = 1 AND g.single = 1;
-    IF closed AND alive THEN
+    IF closed OR NOT alive THEN
         -- What is recorded on closed ground is counted aside: it would take the place of a commit that was lost,
-        -- and hide that it was. Nor does it take the place of one of its own kind.
+        -- and hide that it was. Nor does it take the place of one of its own kind. So is what an instance records
+        -- that is declared dead.
         UPDATE fencepost.instances
-        SET position = position - 1,
-            aside = aside + CASE WHEN false = ANY (admits) AND aside >= reached[2] THEN 1 ELSE 0 END
-        WHERE id = own AND NOT dead
-        RETURNING aside INTO aside_now;
+        SET position = position - CASE WHEN alive THEN 1 ELSE 0 END,
+            aside = aside + CASE WHEN false = ANY (admits) AND NOT elsewhere AND aside >= reached[2] THEN 1
+                            ELSE 0 END
+        WHERE id = own AND dead <> alive;
+        SELECT max(aside) INTO aside_now FROM fencepost.instances WHERE id = own AND dead <> alive;
     END IF;
     -- Two equal requests without a key are decided one after the other, wherever they come in.
     FOR shared IN
@@ -299,6 +309,10 @@ BEGIN
         -- expects may be there all the same, and be another's.
         IF place = ANY (spoiled) OR encode(identities[i], 'hex') = ANY (spoiled) THEN
             verdict := 1;
+            EXIT judged;
+        END IF;
+        IF elsewhere THEN
+            verdict := 4;
             EXIT judged;
         END IF;
         IF admits[i] AND NOT alive THEN

@@ -219,9 +219,11 @@ impl Lane {
         let Some(session) = self.session.as_ref().filter(|_| !self.stands) else {
             return Ok(());
         };
-        // Versions are counters: after a loss they come again with another content.
+        let assessed = restored::assess(session, &self.shared).await;
+        // Versions are counters: after a loss they come again with another content. And from now on what is
+        // remembered is of the epoch that was found.
         self.memory = Known::memory(self.shared.epoch());
-        match restored::assess(session, &self.shared).await {
+        match assessed {
             Ok(stands) => {
                 self.stands = stands;
                 Ok(())
@@ -239,11 +241,13 @@ impl Lane {
         if written.closed {
             self.stands = false;
             self.memory = Known::memory(self.shared.epoch());
-            if let Some(aside) = written.aside {
-                self.shared.ground.put_aside(self.own, aside, now);
-            }
         } else if let Some(position) = written.position {
             self.shared.ground.committed(self.own, position, epoch, now);
+            return;
+        }
+        // Closed, or declared dead.
+        if let Some(aside) = written.aside {
+            self.shared.ground.put_aside(self.own, aside, now);
         }
     }
 
@@ -278,6 +282,7 @@ impl Lane {
                         }
                         Verdict::Closed => {
                             self.memory.forget(&item.key, item.resource.as_ref());
+                            let ask = ask.kept_unless_it_admits();
                             self.put_off(vec![ask], &self.shared.ground.why());
                         }
                     }
@@ -328,8 +333,8 @@ impl Lane {
         columns: &Columns,
         epoch: u64,
     ) -> Result<Written, Trouble> {
-        let reached = self.shared.ground.reached(self.own);
-        columns.write(session, self.own, epoch, reached).await
+        let remembered = self.shared.ground.remembered(self.own);
+        columns.write(session, self.own, epoch, remembered).await
     }
 
     /// What may have been committed stays in doubt; the rest is told why not.
@@ -361,10 +366,7 @@ impl Lane {
                 swiftly: false,
                 answer,
                 // It must be recorded, whatever becomes of the connection.
-                doubt: Some(Box::new(Doubt {
-                    reply: Box::new(Reply::Parked(None)),
-                    written: None,
-                })),
+                doubt: Some(Box::new(Doubt::of_nothing_yet())),
             });
         }
     }

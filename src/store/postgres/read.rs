@@ -147,11 +147,17 @@ impl Reader {
         want(&mut wants, command);
         for _ in 0..LOOKS {
             let session = self.session().await.map_err(Trouble::into_store_error)?;
+            let known = self.shared.epoch();
             let reading = wants.read(&session, &self.shared).await;
             if matches!(reading, Err(Trouble::Lost(_))) {
                 self.leave(&session).await;
             }
             let mut reading = reading.map_err(Trouble::into_store_error)?;
+            if reading.epoch < known {
+                // A server that others have left says nothing; the lane looks.
+                self.shared.ground.suspect();
+                break;
+            }
             self.shared.saw_epoch(reading.epoch);
             let (epoch, living) = (reading.epoch, self.shared.living());
             match load::view(&mut &mut reading, command, epoch, living) {

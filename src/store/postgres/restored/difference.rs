@@ -35,7 +35,7 @@ pub(in crate::store::postgres) enum Difference {
         /// So many are there; `None`: not even the instance.
         found: Option<u64>,
     },
-    /// What an instance recorded while nothing was admitted is missing.
+    /// What an instance recorded while nothing was admitted, or after it was declared dead, is missing.
     Aside {
         /// Which.
         instance: InstanceId,
@@ -102,7 +102,7 @@ impl fmt::Display for Difference {
             } => write!(
                 f,
                 "instance {instance} saw {remembered} transactions committed that recorded something while \
-                 nothing was admitted, and {found} are there: commits are missing"
+                 it could admit nothing, and {found} are there: commits are missing"
             ),
             Self::Revived { instance } => write!(
                 f,

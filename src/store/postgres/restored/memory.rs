@@ -77,6 +77,15 @@ pub(in crate::store::postgres) struct Server {
     pub(in crate::store::postgres) timeline: u64,
 }
 
+/// What is remembered of the register by whoever writes to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::store::postgres) struct Remembered {
+    /// How far the writer has come.
+    pub(in crate::store::postgres) reached: Reached,
+    /// Where the register was judged whole, unless anything else was judged since: nothing is admitted elsewhere.
+    pub(in crate::store::postgres) whole_on: Option<Server>,
+}
+
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
@@ -183,9 +192,23 @@ impl Memory {
     }
 
     /// What the instance is known to have committed.
-    pub(super) fn reached(&self, own: InstanceId) -> Reached {
+    fn reached(&self, own: InstanceId) -> Reached {
         let seen = self.seen.get(&own);
         seen.map_or_else(Reached::default, |seen| seen.reached)
+    }
+
+    /// What whoever writes for the instance is to find where it writes.
+    pub(super) fn remembered(&self, own: InstanceId) -> Remembered {
+        Remembered {
+            reached: self.reached(own),
+            whole_on: self.whole.map(|it| it.server),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn believe_whole_on(&mut self, server: Server) {
+        let accepted = self.accepted.unwrap_or_default();
+        self.whole = Some(Heard { server, accepted });
     }
 
     /// All that must be found by whoever asks from now on.
@@ -273,9 +296,7 @@ impl Memory {
         let nothing = Seen::new();
         let mut before = before;
         if newly_accepted && found.doubt.is_none() {
-            self.accepted = Some(found.accepted);
-            self.seen.clear();
-            self.furthest = None;
+            self.begin_anew(found);
             before = &nothing;
         }
         let differences = self.losses(found, before, now);
@@ -300,6 +321,13 @@ impl Memory {
             own: self.own.iter().copied().collect(),
             may_open: now.since(since) >= OBJECTIONS,
         }
+    }
+
+    /// A person has taken the register as it is: what it does not hold is missed no more.
+    fn begin_anew(&mut self, found: &Found) {
+        self.accepted = Some(found.accepted);
+        self.seen.clear();
+        self.furthest = None;
     }
 
     /// What proves, or must be taken to prove, that commits are missing.

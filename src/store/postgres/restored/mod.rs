@@ -11,7 +11,8 @@
 //! as the longest request may be under way, which each instance counts on its own clock.
 //!
 //! What is recorded stays possible: evidence about what was sent is never refused, nor is a cancel. It is counted
-//! aside, and remembered by all who look, so that another fail-over does not lose it unnoticed.
+//! aside, and remembered by all who look, during a doubt and a quiet too, so that another fail-over does not lose it
+//! unnoticed. So is what an instance records that was declared dead.
 //!
 //! What it cannot know: commits of an instance that died before anybody read how far it had come. So the
 //! confirmation of each instance that was not declared dead *before* the fail-over is needed, and one that
@@ -19,7 +20,8 @@
 //! was not even known where the other timeline begins are missed by nobody but itself: it has ten seconds to
 //! say so. Where no instance was running, nobody remembers: a new timeline then needs a person, and an
 //! older state of the disk under the same timeline is not noticed. Nor is what an instance committed between
-//! the last sign of life that anybody read and its own end, if such a state was put back meanwhile.
+//! the last sign of life that anybody read and its own end, if such a state was put back meanwhile. Nor what an
+//! operator's tool wrote without a sidecar: it is no instance, and counts nothing.
 //!
 //! Whoever only looks (an operator's tool) changes nothing of this: it remembers nothing that others
 //! do not, and it is no instance that could be asked.
@@ -38,7 +40,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 pub(super) use awaited::awaited;
 pub(super) use difference::Difference;
-pub(super) use memory::{Heard, OBJECTIONS, Progress, Reached, Server, Worth};
+pub(super) use memory::{Heard, OBJECTIONS, Progress, Reached, Remembered, Server, Worth};
 
 use super::moving::reached;
 use super::opening::OpenError;
@@ -94,9 +96,15 @@ impl Ground {
         locked(&self.memory).put_aside(own, aside, now);
     }
 
-    /// Which of its transactions the instance remembers.
-    pub(super) fn reached(&self, own: InstanceId) -> Reached {
-        locked(&self.memory).reached(own)
+    /// What the instance remembers of its transactions, and of where they belong.
+    pub(super) fn remembered(&self, own: InstanceId) -> Remembered {
+        locked(&self.memory).remembered(own)
+    }
+
+    /// As if the lane had found it whole there.
+    #[cfg(test)]
+    pub(super) fn believe_whole_on(&self, server: Server) {
+        locked(&self.memory).believe_whole_on(server);
     }
 
     /// From now on it is looked at, and nothing is done about what is found.

@@ -262,7 +262,7 @@ async fn what_was_recorded_while_nothing_was_admitted_is_missed_after_another_fa
         wire.accept();
         for (register, own) in [(&world.one, 1), (&world.other, 2), (&far, 3)] {
             if loses {
-                until_closed(register, "while nothing was admitted").await;
+                until_closed(register, "while it could admit nothing").await;
                 admits_nothing(register, own).await;
             } else {
                 until_admits(register).await;
