@@ -287,6 +287,11 @@ impl Memory {
                 Some(_) | None => now,
             };
             self.quiet = Some((found.accepted, since));
+            if newly_accepted {
+                self.begin_anew(found);
+            }
+            // What is recorded from now on is missed too, should this server fail over in turn.
+            self.learn(found, now);
             let over = now.since(since) >= quiet;
             return Judgement::Quiet {
                 accepted: found.accepted,
@@ -303,10 +308,11 @@ impl Memory {
         if !differences.is_empty() {
             return Judgement::Close(differences);
         }
+        // Whatever stands against it: what is recorded meanwhile is missed as well.
+        self.learn(found, now);
         if let Some(why) = &found.doubt {
             return Judgement::Closed(why.clone());
         }
-        self.learn(found, now);
         self.furthest = Some(found.server);
         if found.server == found.recorded {
             self.changed = None;

@@ -309,3 +309,74 @@ fn what_was_recorded_aside_is_missed_by_whoever_saw_it() {
         asked(memory, &recorded(AGAIN, 2), 16);
     }
 }
+
+/// A doubt and a quiet may last for days, and whoever recorded something may be started again meanwhile.
+#[test]
+fn what_is_recorded_aside_during_a_doubt_or_a_quiet_is_missed_by_whoever_saw_it() {
+    const AGAIN: Server = Server {
+        timeline: 3,
+        ..HERE
+    };
+    let recorded = |server, aside| found(server, 5, 9).but(OWN, |it| it.reached.aside = aside);
+    let doubted = |server, aside| Found {
+        doubt: Some("commits are missing".to_owned()),
+        ..recorded(server, aside)
+    };
+    let quiet = |server, aside| Found {
+        accepted: 1,
+        epoch: 1,
+        quiet: Some(Millis(1_000)),
+        quiet_here: server == PROMOTED,
+        ..doubted(server, aside)
+    };
+    let states: [&dyn Fn(Server, u64) -> Found; 2] = [&doubted, &quiet];
+    for is_new in [false, true] {
+        for found in states {
+            let mut onlooker = if is_new {
+                Memory::default()
+            } else {
+                remembering()
+            };
+            onlooker.judges(&found(PROMOTED, 0), at(10));
+            onlooker.judges(&found(PROMOTED, 4), at(11));
+            let judged = onlooker.judges(&found(AGAIN, 3), at(12));
+            let Judgement::Close(differences) = judged else {
+                panic!("{judged:?}");
+            };
+            let missed = Difference::Aside {
+                instance: OWN,
+                remembered: 4,
+                found: 3,
+            };
+            assert_eq!(differences, [missed]);
+        }
+    }
+}
+
+/// What the person who accepted it gave up is not missed; what is recorded since is.
+#[test]
+fn a_quiet_begins_with_what_was_accepted() {
+    let mut memory = remembering();
+    memory.put_aside(OWN, 6, at(5));
+    let quiet = |aside| Found {
+        accepted: 1,
+        epoch: 1,
+        doubt: Some("accepted".to_owned()),
+        quiet: Some(Millis(1_000)),
+        quiet_here: true,
+        ..found(PROMOTED, 3, 9).but(OWN, |it| it.reached.aside = aside)
+    };
+    memory.judges(&quiet(2), at(10));
+    let reached = |position, aside| Reached { position, aside };
+    assert_eq!(memory.reached(OWN), reached(3, 2));
+    memory.put_aside(OWN, 3, at(11));
+    let open = |aside| Found {
+        doubt: None,
+        quiet: None,
+        recorded: PROMOTED,
+        ..quiet(aside)
+    };
+    let judged = memory.judges(&open(2), at(12));
+    assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+    assert_eq!(memory.judges(&open(3), at(13)), Judgement::Whole);
+}
