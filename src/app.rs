@@ -154,6 +154,7 @@ fn hint(error: &postgres::OpenError) -> &'static str {
         | postgres::OpenError::Absent
         | postgres::OpenError::Engine(_)
         | postgres::OpenError::FormatTooNew { .. }
+        | postgres::OpenError::Unreleased
         | postgres::OpenError::NoKey
         | postgres::OpenError::Volatile { .. }
         | postgres::OpenError::Moved(_)

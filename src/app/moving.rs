@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::AppError;
 use super::direct::{FOR_EVER, Place};
-use super::register::{keys_of, longest_request, tls};
+use super::register::{keys_of, longest_request, remember, tls};
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl, RegisterPlace};
 use crate::protocol::time::Millis;
@@ -18,7 +18,7 @@ use crate::store::postgres::{self, Accepted};
 use crate::store::sqlite::{self, Restored};
 
 /// Writes everything in the register to a file, and lets it admit nothing any more. `config`: for the keys
-/// and the witness of an embedded one, and the TLS of a shared one.
+/// and the witness of an embedded one and how long it remembers, and the TLS of a shared one.
 pub async fn export(place: Place, config: Option<&Config>, to: &Path) -> Result<Moved, AppError> {
     let clock = Clock::system().map_err(AppError::Clock)?;
     let moved = match place {
@@ -28,8 +28,9 @@ pub async fn export(place: Place, config: Option<&Config>, to: &Path) -> Result<
         }
         Place::Directory(path) => {
             let options = embedded(path, config);
+            let told = config.map(|config| remember(&config.register));
             let to = to.to_owned();
-            blocking(move || sqlite::export(options, &clock, &to)).await
+            blocking(move || sqlite::export(options, told, &clock, &to)).await
         }
     };
     Ok(moved?)

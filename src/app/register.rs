@@ -167,7 +167,7 @@ pub(super) fn tls(
     }
 }
 
-fn remember(register: &config::Register) -> Remember {
+pub(super) fn remember(register: &config::Register) -> Remember {
     Remember {
         answers: millis(register.remember.answers),
         identities: millis(register.remember.identities),

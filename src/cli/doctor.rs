@@ -121,6 +121,10 @@ fn differences(text: &mut String, register: &RegisterView, counted: Option<&Coun
     for difference in &register.differences {
         let _ = writeln!(text, "  - {}", clean(difference));
     }
+    if let Some(left) = register.quiet_ms {
+        waits(text, left);
+        return;
+    }
     let newest = counted.and_then(|it| it.newest.as_deref());
     let since = newest.unwrap_or("the beginning");
     let _ = write!(
@@ -131,6 +135,24 @@ fn differences(text: &mut String, register: &RegisterView, counted: Option<&Coun
          with the providers' own books, and with what each sidecar's log and /readyz say it misses.\n\
          3. fencepost store accept-restored. It begins an epoch: every token of before is stale. What was\n   \
          exported is not accepted: fencepost store take-back, and only if its copy is used nowhere.\n"
+    );
+}
+
+/// Somebody has gone on already.
+fn waits(text: &mut String, left_ms: u64) {
+    let left = if left_ms == 0 {
+        "It has waited long enough by the database's clock".to_owned()
+    } else {
+        format!(
+            "It waits for {} more at least, as the database counts",
+            age(left_ms)
+        )
+    };
+    let _ = write!(
+        text,
+        "\naccepted as it is, and waiting for what was under way to end\n\
+         {left}. Each sidecar\ncounts as long on its own clock, from when it hears of it; then all of them \
+         admit. One has to run for\nthat, and nothing has to be typed: what is listed above goes with it.\n"
     );
 }
 
@@ -204,6 +226,27 @@ mod tests {
         ] {
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    /// To accept it again would begin another epoch, and the waiting anew.
+    #[test]
+    fn what_waits_after_it_was_accepted_is_not_to_be_accepted() {
+        let mut status = whole();
+        status.ready = false;
+        if let Some(register) = &mut status.register {
+            register.differences = vec!["it was copied".to_owned()];
+            register.quiet_ms = Some(61_000);
+        }
+        assert!(!is_well(&status));
+        let text = shown(&status);
+        assert!(text.contains("waits for 1m more at least"), "{text}");
+        assert!(!text.contains("accept-restored"), "{text}");
+        if let Some(register) = &mut status.register {
+            register.quiet_ms = Some(0);
+        }
+        let text = shown(&status);
+        assert!(text.contains("has waited long enough"), "{text}");
+        assert!(!text.contains("accept-restored"), "{text}");
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub(super) struct Export {
     /// better '${env:NAME}' or '${file:/path}', where other users do not see it.
     #[arg(long, value_name = "REGISTER", required_unless_present = "config", value_parser = PlaceParser)]
     register: Option<Place>,
-    /// A config that says where the register is, what an embedded one is sealed with, and whom to trust on the
-    /// way to a database.
+    /// A config that says where the register is, what an embedded one is sealed with and how long it remembers,
+    /// and whom to trust on the way to a database.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// File to write. It must not be there.
@@ -86,8 +86,9 @@ pub(super) async fn export(export: &Export, json: bool) -> Result<String, Failur
     Ok(format!(
         "{}\nThe register admits nothing any more. Should the file never be used anywhere: \
          `fencepost store take-back`.\n\
-         The keys are not in the file: the sidecars of the new register need them, the same ones.\n",
-        counted("exported", &moved, &export.to)
+         The keys are not in the file: the sidecars of the new register need them, the same ones.\n{}",
+        counted("exported", &moved, &export.to),
+        forgotten(&moved)
     ))
 }
 
@@ -99,8 +100,9 @@ pub(super) async fn import(import: &Import, json: bool) -> Result<String, Failur
         return Ok(told(&moved, &import.from));
     }
     Ok(format!(
-        "{}\nOperations that were under way are UNCERTAIN, and are settled once a sidecar runs.\n",
-        counted("imported", &moved, &import.from)
+        "{}\nOperations that were under way are UNCERTAIN, and are settled once a sidecar runs.\n{}",
+        counted("imported", &moved, &import.from),
+        forgotten(&moved)
     ))
 }
 
@@ -163,8 +165,19 @@ fn told(moved: &Moved, file: &Path) -> String {
         "requests": counts.requests,
         "twins": counts.twins,
         "fences": counts.fences,
+        "memories": counts.memories,
     });
     format!("{told:#}")
+}
+
+/// What to do where the file does not say how long is remembered.
+fn forgotten(moved: &Moved) -> &'static str {
+    if moved.counts.memories > 0 || moved.counts.operations == 0 {
+        return "";
+    }
+    "How long answers and identities are remembered is not in the file (an export of an embedded register has \
+     it of its --config, and one of before had it never): start the sidecar with the longest `remember` \
+     first, or the others forget by theirs.\n"
 }
 
 fn counted(done: &str, moved: &Moved, file: &Path) -> String {

@@ -13,7 +13,10 @@
 //! the sidecars of the new register *the same keys* (`encryption: { keys: … }`; a key file that lay beside the
 //! embedded register is its content in hex). What was under way is UNCERTAIN there, and is settled.
 //!
-//! Not in the file is how long was to be remembered: start the sidecar that needs the longest memory first.
+//! How long a tenant's answers and identities are remembered goes with them: of a shared register the longest
+//! that any sidecar has ever told, of an embedded one what its `--config` says. Where the file does not say
+//! (exported with `--register DIR` alone, or by a version of before), `import` tells so, and whoever starts first
+//! forgets by its own `remember`: start the sidecar with the longest one first.
 //!
 //! The old register is marked: a start on it is refused, by earlier versions too, because two registers of one
 //! truth would both admit. If the file is used nowhere and never will be, `fencepost store take-back
@@ -40,7 +43,8 @@
 //! | the server restarted, the network was away | go on | nothing |
 //! | fail-over, and every sidecar that was not dead finds all that it remembers | ten seconds of time for objections, then a new epoch begins by itself; "lost nothing" in the log and in `history` | holders acquire anew, with tokens of the new epoch: the old server may live on, and its tokens are stale |
 //! | fail-over that lost commits; a restore to an earlier moment; a snapshot of the disk put back | nothing is admitted, durably, for all: `503 store-unavailable`, `/readyz` red, with what is missing | below |
-//! | fail-over while a sidecar had just died, or while none was running | the same: what the dead had committed last nobody knows | below |
+//! | fail-over while a sidecar had just died, of whatever tenant, or while none was running | the same: what the dead had committed last nobody knows | `doctor` names it; below |
+//! | another fail-over before admission goes on, which lost what was recorded meanwhile | the same: evidence and cancels are recorded all the time, and counted aside. What is found missing is added to what was found before | below |
 //! | the database is on another server (a copy, `pg_restore`, `pg_upgrade`), also behind a pooler and under running sidecars | the same | below |
 //! | the database is a replica | nothing is admitted while it is one | – |
 //!
@@ -51,7 +55,7 @@
 //!
 //! `/readyz` says in `register` how it stands, and `/metrics` in `fencepost_store_standing{standing="…"}`, which is
 //! 1 of one of them: `whole`, `in-doubt` (it may have lost commits, or that is being found out), `quiet` (accepted,
-//! and waiting), `moved`. `fencepost_store_epochs_begun_total` counts the epochs that a sidecar began by itself:
+//! and waiting), `moved`, `outgrown` (a newer version took it over). `fencepost_store_epochs_begun_total` counts the epochs that a sidecar began by itself:
 //! alert on it, since holders of tokens must acquire anew.
 //!
 //! A sidecar whose death was declared *before* the fail-over need not be asked: the declaration was committed
@@ -67,7 +71,7 @@
 //! 2. `fencepost store accept-restored --register URL --config fencepost.yaml`, by the role that owns the
 //!    tables. It begins an epoch above all that anybody remembers. Each sidecar then counts, on its own clock,
 //!    as long as the longest request can be under way, and the database counts too; after that all of them
-//!    admit.
+//!    admit. Until then `doctor` says how long that is at least, and there is nothing to accept.
 //!
 //! What was sent in the lost span is unknown to the register. Where the upstream deduplicates by key it still
 //! does, for one lifetime of the key; where it cannot (`opaque`), *the promise is void for the lost span.*
@@ -75,4 +79,5 @@
 //! What is not noticed: an earlier state of the disk under the same timeline, put back while no sidecar was
 //! running; what a sidecar committed in its last three seconds, if such a state was put back just then and it
 //! never comes again; and commits of the last seconds of a sidecar that was not yet known where the new timeline begins,
-//! if it does not come back within those ten seconds: it closes the register when it does.
+//! if it does not come back within those ten seconds: it closes the register when it does. Nor is what an operator's
+//! tool wrote straight into the database (`--register URL`): no sidecar remembers that.

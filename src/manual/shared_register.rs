@@ -20,11 +20,14 @@
 //! tables, or `fencepost store migrate --config FILE` does, which `migrate: false` demands. A register of a
 //! newer format is refused, and nothing in it changed, unless it says that this version may go on using it: then
 //! sidecars of both versions run side by side while a new version is rolled out, and those of the earlier one may
-//! start anew. `store migrate` by the new version comes first.
+//! start anew. `store migrate` by the new version comes first. Once the register says otherwise, sidecars of an
+//! earlier version that still run admit nothing any more (`503 store-unavailable`, `/readyz` red, with the reason;
+//! `fencepost_store_standing{standing="outgrown"}`); what they had sent they still record.
 //!
 //! Each sidecar holds two connections, one to write and one to read, each for all its requests at once:
 //! more would wait for the same rows, so another number of `connections` is refused. A third is held while it
-//! is a sidecar's turn to forget what is old. No statement is prepared, so a pooler in transaction mode may stand between.
+//! is a sidecar's turn to forget what is old, and one while operations or resources are listed or counted
+//! (operators, `/metrics`): signs of life do not wait for those. No statement is prepared, so a pooler in transaction mode may stand between.
 //!
 //! # Which database
 //!
@@ -60,7 +63,7 @@
 //! out, and each of theirs holds five. What a transaction costs is the disk's and the cores': measure on yours
 //! (`cargo bench --features bench --bench register -- shared --url … --pgbench`).
 //!
-//! Connections: two for each sidecar, and a third for a while; 95 fit a server with `max_connections = 200`, and
+//! Connections: two for each sidecar, and others for a while; 95 fit a server with `max_connections = 200`, and
 //! five hundred share it through a pooler that holds sixty, as tests show. At rest each sidecar reads the signs of
 //! life of all of its tenant every three seconds: five hundred read about 90 000 small rows a second together
 //! (reckoned, not measured). An operation with a small answer took 1.8 KB, indexes
@@ -103,6 +106,12 @@
 //! wait for their database. Less than 12s is refused, because a statement may take 8s and a new connection 3s;
 //! more than 1h too. Sidecars may differ in it while it is being changed.
 //!
+//! A tenant whose last sidecar was killed, and which starts none again, has nobody to say so. One sidecar of each
+//! other tenant does: by its own clock for as long as that instance would have been waited for, a minute at least, and
+//! then as long again by the database's. Nothing else is done to it: what it left waits for its own tenant. Were it
+//! left alive, the next fail-over would wait for its word ([`super::moving`]). `doctor` and `/v1/status` count other
+//! tenants' sidecars, and after a fail-over name each instance whose word is missing.
+//!
 //! # How long it is remembered
 //!
 //! `remember` is each sidecar's to say, and the register keeps the longest that any sidecar of the tenant has
@@ -144,12 +153,31 @@
 //! makes another's be forgotten. After a fail-over ([`super::moving`]) a role confirms only for instances of its
 //! own tenant; ten seconds for objections, and the quiet after an acceptance, pass by the database's clock too,
 //! whatever a role says. What remains: any sidecar may say that the register lost commits, since any may be the
-//! only one who knows. So a tenant's credential can stop admission for all, until the owner accepts the register,
-//! and take locks that others wait for. Where tenants do not trust each other that far, give each a database of
-//! its own.
+//! only one who knows. So a tenant's credential can stop admission for all, until the owner accepts the register.
 //!
-//! Such a role can also stand in others' way: lock whole tables, or take the identity that an operation of
-//! another tenant has, which is then answered `503` and not sent.
+//! It can say that another tenant's instance is silent; what that does meanwhile outruns it, so that it can be
+//! believed only where the instance was kept from its row for its whole limit, or the database's clock leapt. The
+//! instance then goes on under another id.
+//!
+//! Rows that such a role makes up stand in nobody's way: identities, which anybody can reckon, and whatever
+//! else is unique, are so within a tenant. Locks are another matter, since PostgreSQL lets every role take them:
+//!
+//! | such a role can | meanwhile | until |
+//! |---|---|---|
+//! | lock a whole table that it may write (`LOCK TABLE fencepost.operations`) | `503 store-unavailable` for all, and nothing is sent | its session ends |
+//! | take the advisory lock of somebody else's equal requests without a key, whose number it sees while that is held (`pg_locks`) | `503` for these | the same |
+//! | take the advisory lock under which a register is opened | no sidecar starts, and `store migrate` waits | the same |
+//! | leave a transaction open in which it called a function of the ground | nobody confirms or accepts a fail-over | the same |
+//! | leave any transaction open | vacuum of all tables waits, and they grow | the same |
+//! | write rows of its own that nobody can read, or an age beyond all bounds | `store export` or `import` of the register fails, and names the row | the owner deletes what is that tenant's |
+//! | use up connections, shared memory for locks, or the disk | `503` | an administrator frees them |
+//!
+//! Nothing is sent twice by any of it, and none is hidden: `pg_locks` and `pg_stat_activity` name the role, whose
+//! sessions the administrator ends (`ALTER ROLE … NOLOGIN`, then `pg_terminate_backend`). `ALTER ROLE …
+//! CONNECTION LIMIT` bounds the last one; no timeout bounds the others, because a role may set its own. It was not
+//! narrowed by functions that write with their owner's rights, which would take away the first row alone, and row-level
+//! security from under all the others. Where tenants do not trust each other that far, give each a database of
+//! its own.
 //!
 //! Without such roles, with one role for everything, a sidecar still lists and settles only its own tenant's
 //! operations; but then it is this program that sees to it.

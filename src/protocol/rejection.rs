@@ -6,6 +6,9 @@
 //! What it does not do: choose statuses or words (`wire::problem`).
 
 use super::ids::{AcquisitionId, FencingToken, OperationKey, Sequence};
+use super::operation::Completion;
+use super::outcome::{Provenance, Verdict};
+use super::time::Moment;
 
 /// Why a request was refused, or would have been under `observe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +45,7 @@ pub enum Rejection {
     /// The operation was asked for with a credential, and its answer is for callers who have one.
     CredentialRequired(Box<OperationKey>),
     /// The operation ended, and its answer is no longer kept.
-    AnswerExpired(Box<OperationKey>),
+    AnswerExpired(Box<Expired>),
     /// No step can settle the operation; a person must.
     NeedsAttention(Box<OperationKey>),
     /// The lease behind the token is not live, or this instance cannot know.
@@ -86,4 +89,33 @@ pub enum UnknownToken {
     TooFarAhead,
     /// From another source than the fence's.
     OtherSource,
+}
+
+/// What is left of an operation whose answer is gone: when and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// Which operation.
+    pub key: OperationKey,
+    /// Which way it ended.
+    pub verdict: Verdict,
+    /// Who said so.
+    pub provenance: Provenance,
+    /// When, by the clocks of who recorded it.
+    pub at: Moment,
+    /// Can it not have been then: before the operation was first seen, or later than now? A wall clock was
+    /// wrong, or was set.
+    pub clocks_disagree: bool,
+}
+
+impl Expired {
+    /// Of an operation that ended so.
+    pub fn of(key: OperationKey, completion: &Completion) -> Self {
+        Self {
+            key,
+            verdict: completion.verdict,
+            provenance: completion.provenance,
+            at: completion.at,
+            clocks_disagree: false,
+        }
+    }
 }

@@ -14,7 +14,7 @@ use super::meaning::Likeness;
 use super::operation::{IdentityOrigin, Operation, State};
 use super::outcome::{Provenance, Verdict};
 use super::policy::{IfTwin, KeyValue};
-use super::rejection::Rejection;
+use super::rejection::{Expired, Rejection};
 use super::view::{Record, TwinNote};
 
 impl Desk<'_> {
@@ -52,7 +52,12 @@ impl Desk<'_> {
         match &operation.state {
             State::Completed(_) if broken(Rule::CompletedIsReplayed) => Ok(None),
             State::Completed(completion) if completion.answer.is_none() => {
-                Err(Rejection::AnswerExpired(Box::new(key)))
+                let ended = completion.at.wall_ms;
+                Err(Rejection::AnswerExpired(Box::new(Expired {
+                    clocks_disagree: ended < operation.first_seen.wall_ms
+                        || ended > self.admit.at.wall_ms,
+                    ..Expired::of(key, completion)
+                })))
             }
             State::Completed(completion) => {
                 let stale = matches!(caller, Caller::Stale(..));

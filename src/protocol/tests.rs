@@ -16,7 +16,7 @@ use super::operation::*;
 use super::outcome::*;
 use super::plan::{self, Step};
 use super::policy::*;
-use super::rejection::{Rejection, UnknownToken};
+use super::rejection::{Expired, Rejection, UnknownToken};
 use super::steps::*;
 use super::time::*;
 use super::view::{Living, Record as Standing, TwinNote, Unsettled, View};

@@ -16,6 +16,9 @@ pub struct About {
     pub facts: Vec<(&'static str, String)>,
     /// What is not as it was when the register was last known whole, one sentence each. Empty: nothing.
     pub differences: Vec<String>,
+    /// It was accepted as it is, and admits nothing for so much longer at least, in milliseconds; `None`: it does
+    /// not wait for that.
+    pub quiet_ms: Option<u64>,
     /// What was done to it as a whole, newest first, at most [`TOLD`].
     pub history: Vec<Deed>,
 }
@@ -55,13 +58,21 @@ pub enum Stands {
     Quiet,
     /// It was exported.
     Moved,
+    /// A newer version has brought it to a format that this one may not use.
+    Outgrown,
 }
 
 impl Stands {
-    const ALL: [Self; 4] = [Self::Whole, Self::InDoubt, Self::Quiet, Self::Moved];
+    const ALL: [Self; 5] = [
+        Self::Whole,
+        Self::InDoubt,
+        Self::Quiet,
+        Self::Moved,
+        Self::Outgrown,
+    ];
 
     /// All, each with whether it is this one: for metrics.
-    pub fn ways(self) -> [(&'static str, bool); 4] {
+    pub fn ways(self) -> [(&'static str, bool); 5] {
         Self::ALL.map(|it| (it.word(), it == self))
     }
 
@@ -72,6 +83,7 @@ impl Stands {
             Self::InDoubt => "in-doubt",
             Self::Quiet => "quiet",
             Self::Moved => "moved",
+            Self::Outgrown => "outgrown",
         }
     }
 }

@@ -11,18 +11,16 @@
 //!
 //! What it does not do: record anything, or word problems (`problem`).
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 
 use super::hygiene::answers;
 use super::problem::{self, About, Fault};
-use super::reply::{BODY, COMPLETED, PROVENANCE, REPLAYED, Reply, STATE, Source};
+use super::reply::{BODY, COMPLETED, PROVENANCE, REPLAYED, Reply, STATE, Source, rfc3339, word};
 use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{Completion, State};
-use crate::protocol::outcome::{Answer, Evidence, Provenance, Unsent};
-use crate::protocol::rejection::Rejection;
+use crate::protocol::outcome::{Answer, Evidence, Unsent};
+use crate::protocol::rejection::{Expired, Rejection};
 
 /// How one attempt ended, and what the record made of it.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +74,8 @@ pub fn ended(end: &Ended<'_>, listener: Listener) -> Reply {
 /// it learns the first owner's outcome, and that it must not go on.
 pub fn replay(key: &OperationKey, completion: &Completion, stale: bool) -> Reply {
     let Some(answer) = &completion.answer else {
-        let rejection = Rejection::AnswerExpired(Box::new(key.clone()));
+        let expired = Expired::of(key.clone(), completion);
+        let rejection = Rejection::AnswerExpired(Box::new(expired));
         return problem::refused(&rejection, About::default());
     };
     let mut reply = again(key, answer);
@@ -224,23 +223,6 @@ fn describes_content(name: &str) -> bool {
             | "repr-digest"
             | "digest"
     )
-}
-
-fn word(provenance: Provenance) -> &'static str {
-    match provenance {
-        Provenance::Answer => "answer",
-        Provenance::LookUp => "look-up",
-        Provenance::Callback => "callback",
-        Provenance::Operator => "operator",
-        Provenance::Void => "void",
-    }
-}
-
-fn rfc3339(wall_ms: u64) -> String {
-    /// The end of the year 9999; later has no such form.
-    const LATEST_MS: u64 = 253_402_300_799_999;
-    let at = UNIX_EPOCH + Duration::from_millis(wall_ms.min(LATEST_MS));
-    humantime::format_rfc3339_millis(at).to_string()
 }
 
 #[cfg(test)]

@@ -129,8 +129,8 @@ pub fn fault(fault: &Fault, about: About<'_>) -> Reply {
 /// The caller's operation as the register knows it, where the refusal carries it.
 fn named_by(rejection: &Rejection) -> Option<&OperationKey> {
     match rejection {
-        Rejection::AnswerExpired(key)
-        | Rejection::NeedsAttention(key)
+        Rejection::AnswerExpired(expired) => Some(&expired.key),
+        Rejection::NeedsAttention(key)
         | Rejection::NotComparable(key)
         | Rejection::CredentialRequired(key) => Some(key),
         Rejection::TokenRequired

@@ -8,6 +8,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
@@ -17,6 +18,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 
 use super::shaped::Facts;
 use crate::protocol::ids::{Incarnation, OperationKey, Principal};
+use crate::protocol::outcome::Provenance;
 
 /// `Fencepost-Source`: who made this reply, see [`Source`].
 pub const SOURCE: HeaderName = HeaderName::from_static("fencepost-source");
@@ -35,6 +37,25 @@ pub const BODY: HeaderName = HeaderName::from_static("fencepost-body");
 pub const JOINED: HeaderName = HeaderName::from_static("fencepost-joined");
 /// `Idempotent-Replayed: true`: this answer was given before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Who said how an operation ended, in a word.
+pub(super) fn word(provenance: Provenance) -> &'static str {
+    match provenance {
+        Provenance::Answer => "answer",
+        Provenance::LookUp => "look-up",
+        Provenance::Callback => "callback",
+        Provenance::Operator => "operator",
+        Provenance::Void => "void",
+    }
+}
+
+/// A wall clock's time.
+pub(super) fn rfc3339(wall_ms: u64) -> String {
+    /// The end of the year 9999; later has no such form.
+    const LATEST_MS: u64 = 253_402_300_799_999;
+    let at = UNIX_EPOCH + Duration::from_millis(wall_ms.min(LATEST_MS));
+    humantime::format_rfc3339_millis(at).to_string()
+}
 
 /// Who made a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

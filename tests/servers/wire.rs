@@ -43,6 +43,7 @@ struct Line {
 struct Mood {
     target: SocketAddr,
     refusing: bool,
+    refused: usize,
     stopping: bool,
     to_server: Lane,
     to_client: Lane,
@@ -189,6 +190,11 @@ impl Wire {
         self.line.mood.lock().unwrap().made
     }
 
+    /// How many were reset as soon as they were made.
+    pub fn refused(&self) -> usize {
+        self.line.mood.lock().unwrap().refused
+    }
+
     /// How many are open now.
     pub fn open_connections(&self) -> usize {
         let mood = self.line.mood.lock().unwrap();
@@ -230,6 +236,7 @@ impl Mood {
         Self {
             target,
             refusing: false,
+            refused: 0,
             stopping: false,
             to_server: Lane::default(),
             to_client: Lane::default(),
@@ -310,6 +317,7 @@ impl Connection {
         };
         let server = TcpStream::connect(target);
         let (Ok(server), false) = (server, refusing) else {
+            line.mood.lock().unwrap().refused += 1;
             let _ = SockRef::from(&client).set_linger(Some(Duration::ZERO));
             return;
         };

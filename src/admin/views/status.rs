@@ -54,6 +54,9 @@ pub struct RegisterView {
     pub facts: BTreeMap<String, String>,
     /// What is not as it was when it was last known whole. Empty: nothing.
     pub differences: Vec<String>,
+    /// It was accepted as it is, and admits nothing for so much longer at least; null: it does not wait for that.
+    #[serde(default)]
+    pub quiet_ms: Option<u64>,
     /// What was done to it as a whole, newest first.
     pub history: Vec<DeedView>,
 }
@@ -132,6 +135,7 @@ impl RegisterView {
             format: about.format,
             facts: facts.map(|(name, fact)| (name.to_owned(), fact)).collect(),
             differences: about.differences,
+            quiet_ms: about.quiet_ms,
             history: about.history.into_iter().map(DeedView::of).collect(),
         }
     }

@@ -87,10 +87,29 @@ fn a_purged_answer_is_expired_not_executed_again() {
         panic!()
     };
     completion.answer = None;
+    let expired = Expired::of(ask.key(), completion);
+    let now = world.now_ms;
     assert_eq!(
         refused(world.admit(&ask)),
-        Rejection::AnswerExpired(Box::new(ask.key()))
+        Rejection::AnswerExpired(Box::new(expired.clone()))
     );
+    // A wall clock that was set: it would have ended before it began, or ends later than now.
+    for impossible in [0, now + 1] {
+        let operation = world.operations.get_mut(&ask.key()).unwrap();
+        let State::Completed(completion) = &mut operation.state else {
+            panic!()
+        };
+        completion.at.wall_ms = impossible;
+        let expected = Expired {
+            at: completion.at,
+            clocks_disagree: true,
+            ..expired.clone()
+        };
+        assert_eq!(
+            refused(world.admit(&ask)),
+            Rejection::AnswerExpired(Box::new(expected))
+        );
+    }
 }
 
 #[test]

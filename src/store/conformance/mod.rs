@@ -107,7 +107,7 @@ impl Subject {
             Kind::Memory(_) => panic!("it lies nowhere"),
             Kind::Sqlite(dir) => {
                 let key = std::fs::read(dir.path().join("key")).unwrap();
-                let exported = sqlite::export(sqlite_options(dir), &clock, &file).unwrap();
+                let exported = sqlite::export(sqlite_options(dir), None, &clock, &file).unwrap();
                 (key.try_into().unwrap(), exported)
             }
             Kind::Postgres(database, key) => {

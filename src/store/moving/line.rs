@@ -61,6 +61,9 @@ pub struct Counts {
     pub twins: u64,
     /// Fences.
     pub fences: u64,
+    /// Tenants of which it is told how long theirs is remembered. Files of before have none.
+    #[serde(default)]
+    pub memories: u64,
 }
 
 /// The register's word on itself.
@@ -79,6 +82,17 @@ pub(in crate::store) struct RegisterLine {
     /// Why nothing was admitted by it before it was exported; `None`: it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::store) doubt: Option<String>,
+    /// How long its tenants have what is settled remembered; who is not among them has told nobody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::store) memories: Vec<Memory>,
+}
+
+/// The longest that a tenant has what is settled remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::store) struct Memory {
+    pub(in crate::store) tenant: String,
+    pub(in crate::store) answers_ms: u64,
+    pub(in crate::store) identities_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +167,11 @@ impl Counts {
     pub(super) fn add(&mut self, line: &Line) {
         let one_more = |count: &mut u64| *count = count.saturating_add(1);
         match line {
-            Line::Export(_) | Line::Register(_) | Line::End(_) => {}
+            Line::Export(_) | Line::End(_) => {}
+            Line::Register(register) => {
+                let memories = u64::try_from(register.memories.len()).unwrap_or(u64::MAX);
+                self.memories = self.memories.saturating_add(memories);
+            }
             Line::Key(_) => one_more(&mut self.keys),
             Line::History(_) => one_more(&mut self.history),
             Line::Operation(operation) => {

@@ -19,7 +19,8 @@ use std::path::PathBuf;
 
 pub use line::Counts;
 pub(in crate::store) use line::{
-    Bytes, FenceLine, HistoryLine, KeyLine, Line, Name, OperationLine, RegisterLine, TwinLine, Wide,
+    Bytes, FenceLine, HistoryLine, KeyLine, Line, Memory, Name, OperationLine, RegisterLine,
+    TwinLine, Wide,
 };
 pub(in crate::store) use reading::{Batch, batches};
 pub(in crate::store) use writing::Exporting;

@@ -1,6 +1,6 @@
 //! What the shared register says of itself: its server, who takes part, what does not agree.
 //!
-//! What always holds: only our own tenant's sidecars are counted. Nothing is changed by looking.
+//! What always holds: other tenants' sidecars are counted and never named. Nothing is changed by looking.
 //!
 //! What it does not do: say what sidecars remember: how far each had come only they know, and their logs and
 //! `/readyz` say what they miss.
@@ -28,13 +28,48 @@ impl Reader {
             ("timeline", ground.server.timeline.to_string()),
         ];
         facts.push(("sidecars", self.sidecars().await?));
+        let format = self.format().await?;
+        if format.is_some_and(|it| it > FORMAT) {
+            facts.push((
+                "read as",
+                format!("format {FORMAT}, the highest that is known here"),
+            ));
+        }
+        let mut differences: Vec<_> = ground.differences.iter().map(ToString::to_string).collect();
+        let awaited = restored::awaited(&*self.session().await?, &self.tenant).await?;
+        facts.extend(awaited.others.map(|others| ("other tenants", others)));
+        differences.extend(awaited.missing);
         Ok(About {
             kind: "postgres",
-            format: Some(FORMAT),
+            format,
             facts,
-            differences: ground.differences.iter().map(ToString::to_string).collect(),
+            differences,
+            quiet_ms: self.quiet().await?,
             history: self.history().await?,
         })
+    }
+
+    /// The register's, which may be a later one that this version may use.
+    async fn format(&self) -> Result<Option<u32>, Trouble> {
+        const FOUND: &str = "SELECT r.format FROM fencepost.register r WHERE r.single = 1";
+        let rows = self.rows(FOUND, &[]).await?;
+        let format = rows.first().map(|row| row.try_get::<_, i32>(0));
+        let format = format.transpose().map_err(Unreadable::from)?;
+        Ok(format.and_then(|it| u32::try_from(it).ok()))
+    }
+
+    /// As the database counts. Each sidecar counts too, from when it hears of it.
+    async fn quiet(&self) -> Result<Option<u64>, Trouble> {
+        // Where its clock was set back it begins anew.
+        const LEFT: &str = "SELECT least(g.quiet_ms, greatest(0, ceil(g.quiet_ms
+                - extract(epoch FROM clock_timestamp() - g.quiet_since)::numeric * 1000)))::bigint
+            FROM fencepost.ground g
+            WHERE g.quiet_ms IS NOT NULL AND NOT g.moved AND g.quiet_system = fencepost.system_1()
+                AND g.quiet_timeline = fencepost.timeline_1()";
+        let rows = self.rows(LEFT, &[]).await?;
+        let left = rows.first().map(|row| row.try_get::<_, i64>(0));
+        let left = left.transpose().map_err(Unreadable::from)?;
+        Ok(left.map(i64::cast_unsigned))
     }
 
     async fn sidecars(&self) -> Result<String, Trouble> {

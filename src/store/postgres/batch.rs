@@ -9,8 +9,9 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::identity::{self, Shared};
+use super::identity::{self, Digest};
 use super::known::{Known, Version, first_version, is_keyless, resource_of};
+use super::restored::Remembered;
 use super::rows::{KeyColumns, Unreadable, sealed_answer};
 use super::session::Session;
 use super::trouble::Trouble;
@@ -47,6 +48,8 @@ pub(super) struct Written {
     pub(super) position: Option<u64>,
     /// Is nothing admitted on this ground?
     pub(super) closed: bool,
+    /// Transactions of the instance that recorded something on ground that admitted nothing.
+    pub(super) aside: Option<u64>,
 }
 
 /// What became of a decision that may have been committed.
@@ -69,7 +72,7 @@ pub(super) struct Item {
     pub(super) key: OperationKey,
     version: Option<Version>,
     note_expected: Option<bool>,
-    keyless: Option<Shared>,
+    keyless: Option<Digest>,
     keyless_seen: Option<i64>,
     applied: bool,
     changes: Changes,
@@ -119,9 +122,9 @@ impl Item {
             note_expected = Some(known.has_note(&key));
             if is_keyless(admit) {
                 let shared = identity::shared_by_equals(admit);
-                keyless = Some(shared);
                 keyless_seen = (admit.blind_retry.is_some() && view.record.is_none())
                     .then(|| known.newest_keyless(&shared));
+                keyless = Some(shared.digest);
             }
         }
         let touches = match command {
@@ -227,7 +230,7 @@ pub(super) fn in_lock_order<T>(mut decided: Vec<(Item, T)>) -> Vec<(Item, T)> {
     decided
 }
 
-const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed FROM fencepost.write_1(
+const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed, w.aside_now FROM fencepost.write_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
     $43, $44, $45, $46) w";
@@ -394,19 +397,24 @@ impl Columns {
         self.note_firsts.push(identity::of(&note.first));
     }
 
-    /// Writes them. `reached`: how many transactions the instance remembers to have committed.
+    /// Writes them. `remembered`: what the instance has committed, and where.
     pub(super) async fn write(
         &self,
         session: &Session,
         own: InstanceId,
         epoch: u64,
-        reached: u64,
+        remembered: Remembered,
     ) -> Result<Written, Trouble> {
-        let (own, epoch, reached) = (
-            own.0.to_be_bytes(),
-            epoch.cast_signed(),
-            reached.cast_signed(),
-        );
+        let (own, epoch) = (own.0.to_be_bytes(), epoch.cast_signed());
+        let Remembered { reached, whole_on } = remembered;
+        let reached = [
+            Some(reached.position),
+            Some(reached.aside),
+            whole_on.map(|it| it.system),
+            whole_on.map(|it| it.timeline),
+        ]
+        .map(|it| it.map(u64::cast_signed));
+        let reached = reached.as_slice();
         let own = own.as_slice();
         let parameters: [(&(dyn ToSql + Sync), Type); 46] = [
             (&own, Type::BYTEA),
@@ -453,7 +461,7 @@ impl Columns {
             (&self.event_of, Type::INT4_ARRAY),
             (&self.event_operations, Type::BYTEA_ARRAY),
             (&self.event_records, Type::BYTEA_ARRAY),
-            (&reached, Type::INT8),
+            (&reached, Type::INT8_ARRAY),
             (&self.begins, Type::INT8_ARRAY),
         ];
         let rows = session.rows(WRITE, &parameters).await?;
@@ -476,6 +484,7 @@ impl Written {
             verdicts: told.into_iter().map(Verdict::of).collect(),
             position: position.map(i64::cast_unsigned),
             closed: row.try_get(2)?,
+            aside: row.try_get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),
         })
     }
 }

@@ -82,12 +82,17 @@ impl Reader {
         &self,
         keys: &[OperationKey],
     ) -> Result<Vec<Operation>, StoreError> {
-        let statement =
-            format!("SELECT {OPERATION} FROM fencepost.operations o WHERE o.identity = ANY($1)");
-        let identities: Vec<_> = keys.iter().map(identity::of).collect();
-        let found = self
-            .found(&statement, &[(&identities, Type::BYTEA_ARRAY)])
-            .await;
+        let statement = format!(
+            "SELECT {OPERATION} FROM unnest($1, $2) w(tenant, identity)
+             JOIN fencepost.operations o ON o.tenant = w.tenant AND o.identity = w.identity"
+        );
+        let named = keys.iter().map(|it| (it.tenant.as_str(), identity::of(it)));
+        let (tenants, identities): (Vec<_>, Vec<_>) = named.unzip();
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [
+            (&tenants, Type::TEXT_ARRAY),
+            (&identities, Type::BYTEA_ARRAY),
+        ];
+        let found = self.found(&statement, &parameters).await;
         let found = found.map_err(Trouble::into_store_error)?;
         let company = self.shared.company();
         let abroad = found

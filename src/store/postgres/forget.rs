@@ -43,12 +43,11 @@ const PASSED_AFTER: Millis = Millis(24 * 60 * 60 * 1_000);
 /// Whole identities go as they are passed, so a lap is short; answers leave their operations behind.
 const LAP: Millis = Millis(24 * 60 * 60 * 1_000);
 
-/// What a step goes through: whoever comes second does nothing.
+/// What a step goes through: whoever comes second does nothing. The row is locked that no other tenant's role
+/// sees; an advisory lock could be taken by anybody.
 const NEXT: &str = "WITH
-    mine AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(
-        hashtextextended($7, 5064650310776221557)) AS held),
-    here AS MATERIALIZED (SELECT f.passed FROM fencepost.forgotten f, mine
-        WHERE f.tenant = $7 AND f.what = $1 AND mine.held),
+    here AS MATERIALIZED (SELECT f.passed FROM fencepost.forgotten f
+        WHERE f.tenant = $7 AND f.what = $1 FOR UPDATE SKIP LOCKED),
     next AS MATERIALIZED (
         SELECT o.identity, o.sequence, coalesce(NOT o.unsettled AND o.settled_ms <= $2, false) AS old,
             o.first_seen_wall_ms <= $3 AS passed
@@ -65,7 +64,7 @@ const NEXT: &str = "WITH
 const ANSWERS: &str = "
     gone AS (
         UPDATE fencepost.operations o SET answer = NULL, version = o.version + 1
-        WHERE o.identity = ANY(ARRAY(SELECT n.identity FROM next n WHERE n.old))
+        WHERE o.tenant = $7 AND o.identity = ANY(ARRAY(SELECT n.identity FROM next n WHERE n.old))
             AND NOT o.unsettled AND o.settled_ms <= $2 AND o.answer IS NOT NULL
         RETURNING 1)";
 
@@ -73,13 +72,15 @@ const ANSWERS: &str = "
 const IDENTITIES: &str = "
     gone AS (
         DELETE FROM fencepost.operations o
-        WHERE o.identity = ANY(ARRAY(SELECT n.identity FROM next n WHERE n.old))
+        WHERE o.tenant = $7 AND o.identity = ANY(ARRAY(SELECT n.identity FROM next n WHERE n.old))
             AND NOT o.unsettled AND o.settled_ms <= $2
         RETURNING o.identity),
     stories AS (
-        DELETE FROM fencepost.events e WHERE e.operation = ANY(ARRAY(SELECT g.identity FROM gone g))),
+        DELETE FROM fencepost.events e
+        WHERE e.tenant = $7 AND e.operation = ANY(ARRAY(SELECT g.identity FROM gone g))),
     notes AS (
-        DELETE FROM fencepost.twins t WHERE t.first = ANY(ARRAY(SELECT g.identity FROM gone g)))";
+        DELETE FROM fencepost.twins t
+        WHERE t.tenant = $7 AND t.first = ANY(ARRAY(SELECT g.identity FROM gone g)))";
 
 const TOLD: &str = "
     SELECT s.looked_at, s.up_to IS NOT NULL, (SELECT count(*) FROM gone) FROM seen s";

@@ -2,7 +2,8 @@
 --
 -- What always holds: records are the truth; the columns beside them are there to find rows by, to guard
 -- writes by (`version`), and for an operator with psql. Identities and names are bytes: they are compared
--- as they are, and may hold what a text may not. A function that is called by a released binary is never
+-- as they are, and may hold what a text may not. What a tenant's role can write is unique within that tenant
+-- only, and looked for there: a role that makes a row up, under whatever identity, stands in no other's way. A function that is called by a released binary is never
 -- changed: another version of it gets another name, so that two versions of the binary work side by side.
 --
 -- What it does not do: decide anything. A function checks that what was decided on is still so, and writes.
@@ -14,6 +15,8 @@ CREATE SCHEMA IF NOT EXISTS fencepost;
 --
 -- `used_from`: the lowest format whose binaries may go on using it. A later format that only adds to the
 -- tables leaves it as it is: then the binaries of both work side by side, and those of the earlier one start.
+-- Where it is raised, earlier ones that run admit nothing from then on (`write_1`): whoever raises it waits, as an
+-- export does, for those that had looked before. They may go on to record what they have sent.
 CREATE TABLE fencepost.register (
     single smallint PRIMARY KEY CHECK (single = 1),
     id bytea NOT NULL,
@@ -62,15 +65,18 @@ CREATE TABLE fencepost.history (
 );
 
 -- One row for each start of a sidecar. `position` counts its transactions, each of which writes it: so
--- whoever declares an instance dead waits for what it is just committing, and it commits nothing after. One
+-- whoever declares an instance dead waits for what it is just committing, and it commits nothing after. `aside`
+-- counts those that recorded something while nothing was admitted. One
 -- that carried operations of several tenants into a register that was moved is dead to each of them.
 CREATE TABLE fencepost.instances (
-    id bytea,
+    -- All instances read all ids.
+    id bytea CHECK (octet_length(id) = 16),
     tenant text NOT NULL,
     name text NOT NULL,
     started_wall_ms bigint NOT NULL,
     beat bigint NOT NULL DEFAULT 0,
     position bigint NOT NULL DEFAULT 0,
+    aside bigint NOT NULL DEFAULT 0,
     dead boolean NOT NULL DEFAULT false,
     PRIMARY KEY (id, tenant)
 ) WITH (fillfactor = 50);
@@ -91,14 +97,14 @@ CREATE TABLE fencepost.fences (
     PRIMARY KEY (tenant, name)
 ) WITH (fillfactor = 70);
 
--- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Whoever reads
--- a row compares what it stands for. `keyless`: what equal requests without a key have in common.
+-- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Anybody can
+-- reckon it, so it is one of its tenant only. Whoever reads a row compares what it stands for. `keyless`: what equal requests without a key have in common.
 -- `settled_ms` is the age of its tenant when it was settled.
 CREATE TABLE fencepost.operations (
-    identity bytea PRIMARY KEY,
+    tenant text COLLATE "C",
+    identity bytea,
     sequence bigint GENERATED ALWAYS AS IDENTITY,
     version bigint NOT NULL,
-    tenant text COLLATE "C" NOT NULL,
     upstream bytea NOT NULL,
     principal bytea NOT NULL,
     id bytea NOT NULL,
@@ -114,7 +120,8 @@ CREATE TABLE fencepost.operations (
     record bytea NOT NULL,
     answer bytea,
     request bytea,
-    settled_ms bigint
+    settled_ms bigint,
+    PRIMARY KEY (tenant, identity)
 ) WITH (fillfactor = 80);
 
 -- Pages of operations of a tenant, newest first; and what is old enough to be forgotten, oldest first.
@@ -123,45 +130,46 @@ CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (tenant, sequenc
 CREATE INDEX unsettled_of_resource ON fencepost.operations (tenant, resource, number)
     WHERE unsettled AND resource IS NOT NULL;
 -- What a pass of the reconciler reads: its own, and those of the dead.
-CREATE INDEX unsettled_of_owner ON fencepost.operations (owner, sequence) WHERE unsettled;
+CREATE INDEX unsettled_of_owner ON fencepost.operations (tenant, owner, sequence) WHERE unsettled;
 -- What one of all instances of a tenant looks through now and then: has anybody been forgotten?
 CREATE INDEX unsettled_in_order ON fencepost.operations (tenant, sequence) WHERE unsettled;
 -- What a request without a key may be the blind retry of.
-CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, sequence)
+CREATE INDEX unsettled_keyless ON fencepost.operations (tenant, keyless, sequence)
     WHERE unsettled AND keyless IS NOT NULL;
 
 CREATE TABLE fencepost.twins (
-    identity bytea PRIMARY KEY,
-    tenant text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C",
+    identity bytea,
     upstream bytea NOT NULL,
     principal bytea NOT NULL,
     id bytea NOT NULL,
     incarnation bigint NOT NULL,
     record bytea NOT NULL,
-    first bytea NOT NULL
+    first bytea NOT NULL,
+    PRIMARY KEY (tenant, identity)
 );
 
 -- Notes go with the operation that they name.
-CREATE INDEX twins_of_first ON fencepost.twins (first);
+CREATE INDEX twins_of_first ON fencepost.twins (tenant, first);
 
+-- Found by the story of an operation.
 CREATE TABLE fencepost.events (
-    sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    operation bytea NOT NULL,
-    record bytea NOT NULL
+    tenant text COLLATE "C",
+    operation bytea,
+    sequence bigint GENERATED ALWAYS AS IDENTITY,
+    record bytea NOT NULL,
+    CONSTRAINT events_of_operation PRIMARY KEY (tenant, operation, sequence)
 );
-
--- The story of an operation.
-CREATE INDEX events_of_operation ON fencepost.events (operation, sequence);
 
 -- Rows of one snapshot, by what was asked: kind 0 the register (version: its epoch), 1 a fence, 2 an
 -- operation, 3 a twin's note, 4 an unsettled operation of a resource, 5 the newest unsettled operation
 -- without a key. `slot`: which of its kind was asked for.
 CREATE FUNCTION fencepost.view_1(
     fence_tenants text[], fence_names bytea[],
-    identities bytea[], with_request boolean[],
-    notes bytea[],
+    operation_tenants text[], identities bytea[], with_request boolean[],
+    note_tenants text[], notes bytea[],
     resource_tenants text[], resource_names bytea[],
-    keyless_of bytea[])
+    keyless_tenants text[], keyless_of bytea[])
 RETURNS TABLE (kind smallint, slot bigint, version bigint, sequence bigint, tenant text, upstream bytea,
     principal bytea, id bytea, incarnation bigint, record bytea, answer bytea, request bytea)
 LANGUAGE plpgsql STABLE AS $body$
@@ -177,13 +185,14 @@ BEGIN
     UNION ALL
     SELECT 2::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, CASE WHEN s.requested THEN o.request END
-    FROM unnest(identities, with_request) WITH ORDINALITY s(identity, requested, slot)
-    JOIN fencepost.operations o ON o.identity = s.identity
+    FROM unnest(operation_tenants, identities, with_request)
+        WITH ORDINALITY s(tenant, identity, requested, slot)
+    JOIN fencepost.operations o ON o.tenant = s.tenant AND o.identity = s.identity
     UNION ALL
     SELECT 3::smallint, s.slot, 0::bigint, 0::bigint, t.tenant, t.upstream, t.principal, t.id,
            t.incarnation, t.record, NULL, NULL
-    FROM unnest(notes) WITH ORDINALITY s(identity, slot)
-    JOIN fencepost.twins t ON t.identity = s.identity
+    FROM unnest(note_tenants, notes) WITH ORDINALITY s(tenant, identity, slot)
+    JOIN fencepost.twins t ON t.tenant = s.tenant AND t.identity = s.identity
     UNION ALL
     SELECT 4::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, NULL
@@ -192,10 +201,11 @@ BEGIN
     UNION ALL
     SELECT 5::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, NULL
-    FROM unnest(keyless_of) WITH ORDINALITY s(keyless, slot)
+    FROM unnest(keyless_tenants, keyless_of) WITH ORDINALITY s(tenant, keyless, slot)
     CROSS JOIN LATERAL (
         SELECT * FROM fencepost.operations k
-        WHERE k.unsettled AND k.keyless = s.keyless ORDER BY k.sequence DESC LIMIT 1) o;
+        WHERE k.unsettled AND k.tenant = s.tenant AND k.keyless = s.keyless
+        ORDER BY k.sequence DESC LIMIT 1) o;
 END
 $body$;
 
@@ -212,11 +222,13 @@ $body$;
 
 -- Writes decisions, one after the other, each only if what it was decided on is still so. Answers for each:
 -- 0 written, 1 something changed meanwhile, 2 the instance is declared dead and admits nothing any more,
--- 3 another epoch is in force, 4 nothing is admitted on this ground (`format1_ground.sql`). Answers too how
+-- 3 another epoch is in force, 4 nothing is admitted on this ground (`format1_ground.sql`), or by binaries of
+-- this format any more, or this is not the server that the instance took for the register's. Answers too how
 -- many transactions of the instance there are, this one included, and whether nothing is admitted. `reached`:
--- how many it remembers. Whoever closes the ground for good waits for those that have written the instance's
--- row already; so that comes before the look at the ground. A decision is written whole or not at all: where only its second half fails,
--- the whole transaction does (FP001), and everything is decided again.
+-- how many it remembers, and how many of those aside; and on which server, and timeline, it has found the
+-- register whole (NULL: on none). Whoever closes the ground for good waits for those that have written the
+-- instance's row already; so that comes before the look at the ground. A decision is written whole or not at
+-- all: where only its second half fails, the whole transaction does (FP001), and everything is decided again.
 --
 -- Of each decision: the fence (NULL name: none; expected version, 0 for none yet, NULL: not looked at;
 -- NULL record: left as it is), the operation likewise, which half of the identity's rows must be absent,
@@ -235,12 +247,14 @@ CREATE FUNCTION fencepost.write_1(
     note_of integer[], note_identities bytea[], note_tenants text[], note_upstreams bytea[],
     note_principals bytea[], note_ids bytea[], note_incarnations bigint[], note_records bytea[],
     note_firsts bytea[],
-    event_of integer[], event_operations bytea[], event_records bytea[], reached bigint,
+    event_of integer[], event_operations bytea[], event_records bytea[], reached bigint[],
     begins bigint[],
-    OUT position_now bigint, OUT closed boolean, OUT verdicts smallint[])
+    OUT position_now bigint, OUT closed boolean, OUT verdicts smallint[], OUT aside_now bigint)
 LANGUAGE plpgsql AS $body$
 DECLARE
     alive boolean;
+    here bigint := fencepost.timeline_1();
+    elsewhere boolean;
     epoch_now bigint;
     shared bytea;
     newest bigint;
@@ -255,17 +269,28 @@ BEGIN
     END IF;
     verdicts := '{}';
     UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead
-    RETURNING position INTO position_now;
+    RETURNING position, aside INTO position_now, aside_now;
     alive := FOUND;
+    -- A pooler leads each transaction where it will. One server that an instance has found the register whole on is
+    -- not another, whatever stands there: the old primary lives on, and was whole too.
+    elsewhere := reached[4] IS NOT NULL
+        AND (here IS DISTINCT FROM reached[4] OR fencepost.system_1() IS DISTINCT FROM reached[3]);
     SELECT r.epoch,
-           g.doubt IS NOT NULL OR g.timeline <> fencepost.timeline_1() OR g.system <> fencepost.system_1()
-               OR coalesce(position_now <= reached, false)
+           g.doubt IS NOT NULL OR g.timeline <> here OR g.system <> fencepost.system_1()
+               OR elsewhere OR reached[4] IS NULL
+               OR coalesce(position_now <= reached[1] OR aside_now < reached[2], false) OR r.used_from > 1
     INTO epoch_now, closed FROM fencepost.register r CROSS JOIN fencepost.ground g
     WHERE r.single = 1 AND g.single = 1;
-    IF closed AND alive THEN
-        -- What is recorded on closed ground is not counted: it would take the place of a commit that was lost,
-        -- and hide that it was.
-        UPDATE fencepost.instances SET position = position - 1 WHERE id = own AND NOT dead;
+    IF closed OR NOT alive THEN
+        -- What is recorded on closed ground is counted aside: it would take the place of a commit that was lost,
+        -- and hide that it was. Nor does it take the place of one of its own kind. So is what an instance records
+        -- that is declared dead.
+        UPDATE fencepost.instances
+        SET position = position - CASE WHEN alive THEN 1 ELSE 0 END,
+            aside = aside + CASE WHEN false = ANY (admits) AND NOT elsewhere AND aside >= reached[2] THEN 1
+                            ELSE 0 END
+        WHERE id = own AND dead <> alive;
+        SELECT max(aside) INTO aside_now FROM fencepost.instances WHERE id = own AND dead <> alive;
     END IF;
     -- Two equal requests without a key are decided one after the other, wherever they come in.
     FOR shared IN
@@ -286,6 +311,10 @@ BEGIN
             verdict := 1;
             EXIT judged;
         END IF;
+        IF elsewhere THEN
+            verdict := 4;
+            EXIT judged;
+        END IF;
         IF admits[i] AND NOT alive THEN
             verdict := 2;
             EXIT judged;
@@ -299,20 +328,21 @@ BEGIN
             EXIT judged;
         END IF;
         IF versions[i] = 0 THEN
-            PERFORM 1 FROM fencepost.operations WHERE identity = identities[i];
+            PERFORM 1 FROM fencepost.operations WHERE tenant = tenants[i] AND identity = identities[i];
             IF FOUND THEN
                 verdict := 1;
                 EXIT judged;
             END IF;
         ELSIF versions[i] > 0 THEN
-            PERFORM 1 FROM fencepost.operations WHERE identity = identities[i] AND version = versions[i];
+            PERFORM 1 FROM fencepost.operations
+            WHERE tenant = tenants[i] AND identity = identities[i] AND version = versions[i];
             IF NOT FOUND THEN
                 verdict := 1;
                 EXIT judged;
             END IF;
         END IF;
         IF note_expected[i] IS NOT NULL THEN
-            PERFORM 1 FROM fencepost.twins WHERE identity = identities[i];
+            PERFORM 1 FROM fencepost.twins WHERE tenant = tenants[i] AND identity = identities[i];
             IF FOUND <> note_expected[i] THEN
                 verdict := 1;
                 EXIT judged;
@@ -320,7 +350,7 @@ BEGIN
         END IF;
         IF keyless_seen[i] IS NOT NULL THEN
             SELECT max(o.sequence) INTO newest FROM fencepost.operations o
-            WHERE o.unsettled AND o.keyless = keyless_ids[i];
+            WHERE o.unsettled AND o.tenant = tenants[i] AND o.keyless = keyless_ids[i];
             IF coalesce(newest, 0) <> keyless_seen[i] THEN
                 verdict := 1;
                 EXIT judged;
@@ -373,13 +403,13 @@ BEGIN
                 request = CASE request_changes[i] WHEN 0 THEN o.request ELSE requests[i] END,
                 settled_ms = CASE WHEN o.state = states[i] THEN coalesce(o.settled_ms, settled[i])
                              ELSE settled[i] END
-            WHERE o.identity = identities[i] AND o.version = versions[i];
+            WHERE o.tenant = tenants[i] AND o.identity = identities[i] AND o.version = versions[i];
             IF NOT FOUND THEN
                 RAISE EXCEPTION 'an operation changed meanwhile' USING ERRCODE = 'FP001';
             END IF;
         END IF;
         IF note_expected[i] AND records[i] IS NOT NULL THEN
-            DELETE FROM fencepost.twins WHERE identity = identities[i];
+            DELETE FROM fencepost.twins WHERE tenant = tenants[i] AND identity = identities[i];
         END IF;
         IF applied_now[i] THEN
             -- What a replacement worker reads first; no decision is taken on it.
@@ -392,13 +422,13 @@ BEGIN
                     (identity, tenant, upstream, principal, id, incarnation, record, first)
                 VALUES (note_identities[n], note_tenants[n], note_upstreams[n], note_principals[n],
                         note_ids[n], note_incarnations[n], note_records[n], note_firsts[n])
-                ON CONFLICT (identity) DO UPDATE SET record = excluded.record, first = excluded.first;
+                ON CONFLICT (tenant, identity) DO UPDATE SET record = excluded.record, first = excluded.first;
             END IF;
         END LOOP;
         FOR n IN 1 .. coalesce(array_length(event_of, 1), 0) LOOP
             IF event_of[n] = i THEN
-                INSERT INTO fencepost.events (operation, record)
-                VALUES (event_operations[n], event_records[n]);
+                INSERT INTO fencepost.events (tenant, operation, record)
+                VALUES (tenants[i], event_operations[n], event_records[n]);
             END IF;
         END LOOP;
         END judged;

@@ -86,7 +86,7 @@ SELECT 1, s.system_identifier, fencepost.timeline_1() FROM pg_control_system() s
 CREATE FUNCTION fencepost.ground_1(
     OUT system_now bigint, OUT timeline_now bigint, OUT epoch bigint, OUT system bigint, OUT timeline bigint,
     OUT doubt text, OUT accepted bigint, OUT quiet_ms bigint, OUT quiet_here boolean,
-    OUT ids bytea[], OUT positions bigint[], OUT dead boolean[], OUT moved boolean)
+    OUT ids bytea[], OUT positions bigint[], OUT dead boolean[], OUT moved boolean, OUT asides bigint[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $body$
 BEGIN
     SELECT s.system_identifier, fencepost.timeline_1(), r.epoch, g.system, g.timeline, g.doubt, g.accepted,
@@ -96,13 +96,13 @@ BEGIN
     FROM fencepost.register r CROSS JOIN fencepost.ground g CROSS JOIN pg_control_system() s
     WHERE r.single = 1 AND g.single = 1;
     SELECT coalesce(array_agg(i.id ORDER BY i.id), '{}'), coalesce(array_agg(i.position ORDER BY i.id), '{}'),
-           coalesce(array_agg(i.dead ORDER BY i.id), '{}')
-    INTO ids, positions, dead FROM fencepost.instances i;
+           coalesce(array_agg(i.dead ORDER BY i.id), '{}'), coalesce(array_agg(i.aside ORDER BY i.id), '{}')
+    INTO ids, positions, dead, asides FROM fencepost.instances i;
 END
 $body$;
 
--- Nothing is admitted from now on. Where that is so already, the first reason stays. An epoch that is
--- remembered lies a little above the recorded one, or is made up.
+-- Nothing is admitted from now on. Where that is so already, the reasons of before stay, and another is added
+-- once, as long as there is room. An epoch that is remembered lies a little above the recorded one, or is made up.
 CREATE FUNCTION fencepost.close_1(why text, epoch_remembered bigint, wall bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $body$
 BEGIN
@@ -111,7 +111,10 @@ BEGIN
     SELECT wall, 'nothing is admitted any more: ' || left(why, 4000) FROM fencepost.ground g
     WHERE g.doubt IS NULL;
     UPDATE fencepost.ground g
-    SET doubt = coalesce(g.doubt, left(why, 4000)),
+    SET doubt = CASE WHEN g.doubt IS NULL THEN left(why, 4000)
+                     WHEN g.moved OR position(left(why, 4000) IN g.doubt) > 0 OR length(g.doubt) > 4000
+                         THEN g.doubt
+                     ELSE g.doubt || '; ' || left(why, 4000) END,
         remembered_epoch = greatest(g.remembered_epoch, least(epoch_remembered, r.epoch + 1000))
     FROM fencepost.register r;
 END

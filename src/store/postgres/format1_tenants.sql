@@ -42,9 +42,8 @@ CREATE POLICY own_tenant ON fencepost.operations
     USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
 CREATE POLICY own_tenant ON fencepost.twins
     USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
--- An event belongs to whoever sees its operation.
 CREATE POLICY own_tenant ON fencepost.events
-    USING (EXISTS (SELECT 1 FROM fencepost.operations o WHERE o.identity = operation));
+    USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
 
 -- Lets a role in as a sidecar of a tenant, with what a sidecar needs and nothing else. Again after every
 -- change of the format: it grants what that format needs. A role that had another tenant has this one.
@@ -58,13 +57,14 @@ BEGIN
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON fencepost.%I TO %I', one, whom);
     END LOOP;
     -- Not on which timeline it began: that says who is asked after a fail-over.
-    EXECUTE format('GRANT SELECT, INSERT (id, tenant, name, started_wall_ms), UPDATE (beat, position, dead),'
-        ' DELETE ON fencepost.instances TO %I', whom);
+    EXECUTE format('GRANT SELECT, INSERT (id, tenant, name, started_wall_ms, dead_after_ms),'
+        ' UPDATE (beat, position, aside, dead), DELETE ON fencepost.instances TO %I', whom);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE ON fencepost.forgotten, fencepost.ages TO %I', whom);
     EXECUTE format('GRANT SELECT ON fencepost.register, fencepost.members, fencepost.ground,'
         ' fencepost.history TO %I', whom);
     FOREACH one IN ARRAY ARRAY['view_1', 'lock_1', 'write_1', 'beat_1', 'declare_1', 'leave_1', 'timeline_1',
-        'system_1', 'firm_1', 'ground_1', 'close_1', 'confirm_1', 'open_1']
+        'system_1', 'firm_1', 'ground_1', 'close_1', 'confirm_1', 'open_1', 'strangers_1', 'bury_1',
+        'unconfirmed_1']
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION fencepost.%I TO %I', one, whom);
     END LOOP;

@@ -9,15 +9,22 @@
 use ring::digest::{Context, SHA256};
 
 use crate::protocol::command::Admit;
-use crate::protocol::ids::{Fingerprint, OperationKey, Principal, ResourceName};
+use crate::protocol::ids::{Fingerprint, OperationKey, Principal, ResourceName, Tenant};
 use crate::protocol::operation::Operation;
 use crate::store::codec;
 
 /// Bytes of a digest: half of a SHA-256.
 const LENGTH: usize = 16;
 
-/// What equal requests without a key have in common: caller, upstream, resource, fingerprint.
-pub(super) type Shared = [u8; LENGTH];
+pub(super) type Digest = [u8; LENGTH];
+
+/// What equal requests without a key have in common: caller, upstream, resource, fingerprint. It is looked for
+/// within the tenant: whoever made the digest up elsewhere is not found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shared {
+    pub(super) tenant: Tenant,
+    pub(super) digest: Digest,
+}
 
 /// Of an operation.
 pub(super) fn of(key: &OperationKey) -> Vec<u8> {
@@ -61,7 +68,10 @@ fn shared(key: &OperationKey, resource: Option<&ResourceName>, form: &Fingerprin
     put(&form.key.to_be_bytes());
     put(&[form.form]);
     put(&form.digest);
-    digest(context)
+    Shared {
+        tenant: key.tenant.clone(),
+        digest: digest(context),
+    }
 }
 
 /// A principal as a column: empty for none.
@@ -72,7 +82,7 @@ pub(super) fn principal_column(principal: Principal) -> Vec<u8> {
     }
 }
 
-fn digest(context: Context) -> Shared {
+fn digest(context: Context) -> Digest {
     let whole = context.finish();
     whole.as_ref().first_chunk().copied().unwrap_or([0; LENGTH])
 }

@@ -98,15 +98,24 @@ impl Lane {
 
     /// Works until it is closed, or until nobody is left who could ask.
     pub(super) async fn run(mut self) {
+        // Nobody is left who could ask.
+        let mut is_left = false;
         loop {
             // Doubts are settled as soon as the database answers, whoever asks or not.
             let is_idle = self.doubts.is_empty();
+            if is_left && is_idle {
+                return;
+            }
             let pause = if is_idle { WATCH } else { PAUSE };
             let first = tokio::select! {
-                first = self.queue.recv() => match first {
-                    None if is_idle => return,
-                    first => first,
-                },
+                first = self.queue.recv(), if !is_left => {
+                    is_left = first.is_none();
+                    if is_left {
+                        // A queue that has ended says so at once, every time: the pause is waited for.
+                        continue;
+                    }
+                    first
+                }
                 () = sleep(pause) => None,
             };
             let work = self.gather(first);
@@ -211,9 +220,11 @@ impl Lane {
         let Some(session) = self.session.as_ref().filter(|_| !self.stands) else {
             return Ok(());
         };
-        // Versions are counters: after a loss they come again with another content.
+        let assessed = restored::assess(session, &self.shared).await;
+        // Versions are counters: after a loss they come again with another content. And from now on what is
+        // remembered is of the epoch that was found.
         self.memory = Known::memory(self.shared.epoch());
-        match restored::assess(session, &self.shared).await {
+        match assessed {
             Ok(stands) => {
                 self.stands = stands;
                 Ok(())
@@ -227,12 +238,17 @@ impl Lane {
 
     /// What a commit showed.
     fn note(&mut self, written: &Written, epoch: u64) {
+        let now = self.shared.clock.now().boottime;
         if written.closed {
             self.stands = false;
             self.memory = Known::memory(self.shared.epoch());
         } else if let Some(position) = written.position {
-            let now = self.shared.clock.now().boottime;
             self.shared.ground.committed(self.own, position, epoch, now);
+            return;
+        }
+        // Closed, or declared dead.
+        if let Some(aside) = written.aside {
+            self.shared.ground.put_aside(self.own, aside, now);
         }
     }
 
@@ -267,6 +283,7 @@ impl Lane {
                         }
                         Verdict::Closed => {
                             self.memory.forget(&item.key, item.resource.as_ref());
+                            let ask = ask.kept_unless_it_admits();
                             self.put_off(vec![ask], &self.shared.ground.why());
                         }
                     }
@@ -297,6 +314,8 @@ impl Lane {
                         }
                     }
                     Trouble::Refused(_) | Trouble::Unreadable(_) => {
+                        // It may be that the register has no such function any more.
+                        self.stands = false;
                         let error = trouble.into_store_error();
                         self.shared.away(&error);
                         // One that may have been committed before is still in doubt.
@@ -315,8 +334,8 @@ impl Lane {
         columns: &Columns,
         epoch: u64,
     ) -> Result<Written, Trouble> {
-        let reached = self.shared.ground.reached(self.own);
-        columns.write(session, self.own, epoch, reached).await
+        let remembered = self.shared.ground.remembered(self.own);
+        columns.write(session, self.own, epoch, remembered).await
     }
 
     /// What may have been committed stays in doubt; the rest is told why not.
@@ -342,10 +361,7 @@ impl Lane {
                 swiftly: false,
                 answer,
                 // It must be recorded, whatever becomes of the connection.
-                doubt: Some(Box::new(Doubt {
-                    reply: Box::new(Reply::Parked(None)),
-                    written: None,
-                })),
+                doubt: Some(Box::new(Doubt::of_nothing_yet())),
             });
         }
     }
@@ -388,7 +404,9 @@ impl Lane {
                 if matches!(trouble, Trouble::Lost(_)) {
                     self.session = None;
                 }
-                Err(trouble.into_store_error())
+                self.stands = false;
+                let error = trouble.into_store_error();
+                Err(self.shared.ground.closed().unwrap_or(error))
             }
         }
     }

@@ -5,7 +5,7 @@
 //! by what was seen. Everything here is one short statement beside the lane, that waits for no lock. An
 //! instance that finds itself declared dead goes on under another id: what it began under the old one
 //! is late evidence, and is still recorded. Instances of one tenant know each other, and nobody else: what
-//! others leave is not theirs to settle.
+//! others leave is not theirs to settle, even where they declare them dead (`strangers`).
 //!
 //! What is read elsewhere than where the lane found the register whole counts for nothing: nobody is
 //! declared dead there, and the lane looks again. So an instance that nobody asks anything notices a
@@ -13,6 +13,8 @@
 //!
 //! What it does not do: take over what the dead left (`reconcile`), or stop a dead instance's commits
 //! (`write_1` does).
+
+mod strangers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +24,11 @@ use tokio::time::sleep;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+pub(super) use strangers::SILENCE;
+
 use super::opening::random_id;
 use super::read::Reader;
-use super::restored::{Heard, Progress, Server, Worth};
+use super::restored::{Heard, Progress, Reached, Server, Worth};
 use super::rows::Unreadable;
 use super::shared::{Others, Shared};
 use super::trouble::Trouble;
@@ -36,6 +40,7 @@ use crate::protocol::time::{BootInstant, Millis};
 use crate::store::StoreError;
 use crate::store::age::Lived;
 use crate::store::remember::Remember;
+use strangers::Strangers;
 
 /// An instance that does nothing for so long is taken for dead. What it may have sent is then settled by
 /// others: under the same key, or by asking. It is longer than an ordinary stop of a process or a fail-over
@@ -66,6 +71,7 @@ pub(super) struct Life {
     name: Name,
     limit: Millis,
     pulses: BTreeMap<InstanceId, Pulse>,
+    strangers: Strangers,
 }
 
 /// Between two signs of life.
@@ -89,6 +95,7 @@ impl Life {
             name,
             limit,
             pulses: BTreeMap::new(),
+            strangers: Strangers::default(),
         }
     }
 
@@ -97,6 +104,11 @@ impl Life {
         let every = pace(self.limit);
         let mut silent = false;
         loop {
+            // The first sign was given before anything was decided.
+            tokio::select! {
+                () = sleep(every) => {}
+                () = self.shared.found_dead.notified() => {}
+            }
             match self.beat().await {
                 Ok(()) => silent = false,
                 // Said once: as long as nothing comes of it, nothing is new.
@@ -108,10 +120,6 @@ impl Life {
                         "no sign of life could be given: others may take this instance for dead"
                     );
                 }
-            }
-            tokio::select! {
-                () = sleep(every) => {}
-                () = self.shared.found_dead.notified() => {}
             }
         }
     }
@@ -131,7 +139,7 @@ impl Life {
         if let Some(row) = rows.first()
             && let Err(elsewhere) = self.shared.whereabouts.agrees(whereabouts::in_row(row, 5)?)
         {
-            self.pulses.clear();
+            self.forget_signs();
             return Err(elsewhere);
         }
         let mut all = Vec::new();
@@ -150,7 +158,7 @@ impl Life {
             }
             Worth::Nothing => {
                 // What was seen of the others elsewhere does not go on here.
-                self.pulses.clear();
+                self.forget_signs();
                 return Ok(());
             }
         }
@@ -160,7 +168,13 @@ impl Life {
         }
         let fallen = self.judge(&all, read).await?;
         self.shared.meet_all(&all, &fallen, answered);
-        self.clear_graves().await
+        self.clear_graves().await?;
+        self.look_at_strangers().await
+    }
+
+    fn forget_signs(&mut self) {
+        self.pulses.clear();
+        self.strangers.forget();
     }
 
     /// Whoever has done nothing for too long is declared dead. Gives back who was.
@@ -231,6 +245,7 @@ impl Life {
             &self.reader,
             own,
             &self.name,
+            self.limit,
             self.shared.clock.now().wall_ms,
         )
         .await?;
@@ -247,7 +262,8 @@ impl Life {
     async fn clear_graves(&self) -> Result<(), Trouble> {
         const CLEAR: &str = "DELETE FROM fencepost.instances i
             WHERE i.id = ANY($1) AND i.dead AND NOT EXISTS
-                (SELECT FROM fencepost.operations o WHERE o.unsettled AND o.owner = i.id)";
+                (SELECT FROM fencepost.operations o
+                 WHERE o.unsettled AND o.tenant = i.tenant AND o.owner = i.id)";
         let others = self.shared.others();
         if !self.shared.is_warden() {
             return Ok(());
@@ -284,18 +300,21 @@ pub(super) async fn take_part(
     reader: &Reader,
     own: InstanceId,
     name: &Name,
+    limit: Millis,
     wall_ms: u64,
 ) -> Result<(), Trouble> {
-    const INSERT: &str = "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms)
-        VALUES ($1, $2, $3, $4) ON CONFLICT (id, tenant) DO NOTHING";
+    const INSERT: &str = "INSERT INTO fencepost.instances
+        (id, tenant, name, started_wall_ms, dead_after_ms)
+        VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id, tenant) DO NOTHING";
     const AGES: &str = "INSERT INTO fencepost.ages
         SELECT $1, r.lived_ms, r.read_boot, r.read_boottime_ms, r.read_wall_ms FROM fencepost.register r
         ON CONFLICT DO NOTHING";
-    let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+    let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
         (&column(own), Type::BYTEA),
         (&name.tenant, Type::TEXT),
         (&name.name, Type::TEXT),
         (&wall_ms.cast_signed(), Type::INT8),
+        (&limit.0.cast_signed(), Type::INT8),
     ];
     reader.rows(INSERT, &parameters).await?;
     reader.rows(AGES, &[(&name.tenant, Type::TEXT)]).await?;
@@ -319,12 +338,14 @@ pub(super) async fn tell_memory(reader: &Reader, remember: Remember) -> Result<(
     Ok(())
 }
 
-/// It has done all that it will: what it leaves is for the others at once.
-pub(super) async fn take_leave(shared: &Shared, reader: &Reader) -> Result<(), Trouble> {
+/// It has done all that it will: what it leaves is for the others at once. Answers whether that was written: where
+/// the register does not stand, its word is still waited for.
+pub(super) async fn take_leave(shared: &Shared, reader: &Reader) -> Result<bool, Trouble> {
     const LEAVE: &str = "SELECT fencepost.leave_1($1)";
     let own: Vec<_> = shared.all_own().into_iter().map(column).collect();
-    reader.rows(LEAVE, &[(&own, Type::BYTEA_ARRAY)]).await?;
-    Ok(())
+    let rows = reader.rows(LEAVE, &[(&own, Type::BYTEA_ARRAY)]).await?;
+    let left = rows.first().map(|row| row.try_get(0)).transpose();
+    Ok(left.map_err(Unreadable::from)?.unwrap_or_default())
 }
 
 /// Sends letters as they come up, all that wait in one statement; until it is dropped.
@@ -371,9 +392,13 @@ impl Shared {
 }
 
 impl Seen {
+    /// What is recorded aside is no sign of life: whoever does so looks at the ground all the time.
     fn progress(&self) -> Progress {
         Progress {
-            position: self.sign.position,
+            reached: Reached {
+                position: self.sign.position,
+                aside: 0,
+            },
             dead: self.dead,
         }
     }

@@ -8,8 +8,8 @@
 //! - *Who is unsettled.* An operation becomes unsettled only by an admission, which counts its fence up. So
 //!   the fence's version also guards against an operation that nobody saw; one that is settled meanwhile only
 //!   makes the decision more careful than it need be.
-//! - *The operation.* It is written guarded by its version, or inserted where there was none: its identity is
-//!   the primary key. Two sidecars that admit one operation under different resources meet here. Versions of
+//! - *The operation.* It is written guarded by its version, or inserted where there was none: its identity,
+//!   within its tenant, is the primary key. Two sidecars that admit one operation under different resources meet here. Versions of
 //!   an identity that was forgotten do not come again.
 //! - *A twin's note, equal requests without a key, the epoch*: looked at again inside the writing
 //!   transaction; equal requests without a key take an advisory lock first, because what one of them must see
@@ -27,7 +27,8 @@
 //!
 //! What always holds: a reply is handed out only after its transaction has committed. On the happy path a
 //! durable step is one statement, one round trip; concurrent steps share a transaction. Two connections carry
-//! everything, many at once, which is why there is no pool: a pool lends a connection to one at a time.
+//! everything that decisions and signs of life need, many at once, which is why there is no pool: a pool lends a
+//! connection to one at a time.
 //!
 //! What it does not do: decide, or keep time by the database's clock.
 
@@ -41,6 +42,7 @@ mod identity;
 mod known;
 mod lane;
 mod life;
+mod listing;
 mod moving;
 mod opening;
 mod pressing;
@@ -52,6 +54,7 @@ mod rows;
 pub(crate) mod servers;
 mod session;
 mod shared;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -89,8 +92,9 @@ use read::Reader;
 use session::Connector;
 use shared::Shared;
 
-/// How long whoever asked waits for what nobody knows.
-const UNKNOWN: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 12 });
+/// How long whoever asked waits for what nobody knows. In tests shorter than a statement is waited for, and longer
+/// than a commit takes on a busy machine.
+const UNKNOWN: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 12 });
 
 /// The shared register.
 pub struct PostgresBackend {
@@ -266,12 +270,18 @@ impl Backend for PostgresBackend {
                 );
                 return Ok(());
             }
-            let left = life::take_leave(&self.shared, &self.reader).await;
-            if let Err(trouble) = left {
-                tracing::warn!(
+            match life::take_leave(&self.shared, &self.reader).await {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(
+                    instance = %self.shared.instance(),
+                    "this instance ends while the register is not known whole: unless it has said already that \
+                     it misses nothing there, nobody can say that any more, and the register has to be \
+                     accepted (`fencepost store accept-restored`)"
+                ),
+                Err(trouble) => tracing::warn!(
                     error = %trouble.into_store_error(),
                     "the others were not told that this instance ends: they find out"
-                );
+                ),
             }
             Ok(())
         })

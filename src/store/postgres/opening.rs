@@ -17,7 +17,6 @@ use tokio_postgres::Config;
 use tokio_postgres::types::Type;
 
 use super::PostgresBackend;
-use super::engine;
 use super::lane::Lane;
 use super::life::{self, Life, Name};
 use super::read::Reader;
@@ -25,6 +24,7 @@ use super::restored;
 use super::rows::Unreadable;
 use super::session::{Connector, Session};
 use super::shared::{Committed, Shared};
+use super::tables::{holds_tables, make_tables};
 use super::trouble::Trouble;
 use super::whereabouts;
 use crate::clock::Clock;
@@ -43,13 +43,6 @@ const QUEUE: usize = 4_096;
 
 /// "Fencepost": who makes the tables holds it.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(5064650310776221556)";
-
-const TABLES: &str = include_str!("format1.sql");
-
-const TENANTS: &str = include_str!("format1_tenants.sql");
-
-/// What they stand on.
-const GROUND: &str = include_str!("format1_ground.sql");
 
 /// Which register, and how it is used.
 pub struct Options {
@@ -139,6 +132,13 @@ pub enum OpenError {
         /// Highest format known.
         known: u32,
     },
+    /// It is of a format that was never released.
+    #[error(
+        "the register was made by a version that was never released, and its tables are others. Nothing in it \
+         was changed. That version takes out what it holds (`fencepost store export`); then drop it (DROP SCHEMA \
+         fencepost CASCADE), and import it with this one, or begin anew"
+    )]
+    Unreleased,
     /// No key at all.
     #[error("a shared register is not opened without an encryption key")]
     NoKey,
@@ -255,7 +255,8 @@ async fn begin_to_live(
     name: Name,
     limit: Millis,
 ) -> Result<JoinSet<()>, OpenError> {
-    life::take_part(reader, shared.instance(), &name, shared.clock.now().wall_ms).await?;
+    let wall = shared.clock.now().wall_ms;
+    life::take_part(reader, shared.instance(), &name, limit, wall).await?;
     // Signs of life count where the register is known whole.
     restored::assess(session, shared).await?;
     let mut life = Life::new(Arc::clone(shared), Arc::clone(reader), name, limit);
@@ -311,26 +312,6 @@ async fn establish(
     };
     session.script("COMMIT").await?;
     Ok(about)
-}
-
-pub(super) async fn holds_tables(session: &Session) -> Result<bool, Trouble> {
-    const FOUND: &str = "SELECT to_regclass('fencepost.register') IS NOT NULL";
-    let found = session.rows(FOUND, &[]).await?;
-    match found.first() {
-        Some(row) => Ok(row.try_get(0).map_err(Unreadable::from)?),
-        None => Ok(false),
-    }
-}
-
-/// Inside a transaction.
-pub(super) async fn make_tables(session: &Session) -> Result<(), OpenError> {
-    engine::recognise(session).await?;
-    session.script(TABLES).await?;
-    session.script(TENANTS).await?;
-    session.script(GROUND).await?;
-    let objections = restored::OBJECTIONS.0;
-    let wait = format!("UPDATE fencepost.ground SET objections_ms = {objections}");
-    Ok(session.script(&wait).await?)
 }
 
 async fn recorded(session: &Session, tenant: &str) -> Result<Option<About>, OpenError> {

@@ -1,10 +1,11 @@
 //! Reading beside the lane: one connection that all readers share, to the server that the lane writes to.
 //!
 //! What always holds: a read is one statement, so it sees one snapshot, of committed transactions only.
-//! Many readers use the connection at once, one statement behind the other. A read is a hint or a report;
-//! the one decision that is taken on it is one that writes nothing.
+//! Many readers use the connection at once, one statement behind the other, signs of life among them: so each
+//! follows an index to few rows. A read is a hint or a report; the one decision that is taken on it is one that
+//! writes nothing.
 //!
-//! What it does not do: hold a transaction open.
+//! What it does not do: hold a transaction open, or list (`listing`).
 
 use std::sync::Arc;
 
@@ -25,20 +26,13 @@ use super::wants::Wants;
 use super::whereabouts;
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::decide::decide;
-use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::Record;
-use crate::store::{
-    OperationPage, OperationQuery, STATE_WORDS, StoreError, Stored, StoredResource, Summary, codec,
-    load,
-};
+use crate::store::{StoreError, Stored, StoredResource, codec, load};
 
 /// How often one look goes back for what it turned out to need.
 const LOOKS: usize = 6;
-
-/// Up to that many operations are counted; beyond, the database's estimate is told.
-const COUNTED: i64 = 100_000;
 
 /// The columns of an operation, as `view_1` gives them.
 pub(super) const OPERATION: &str =
@@ -51,6 +45,8 @@ pub(super) struct Reader {
     /// Whose rows are listed: other tenants' are neither told, settled nor forgotten here.
     pub(super) tenant: String,
     held: Mutex<Option<Held>>,
+    /// Whose turn it is to list.
+    pub(super) listing: Mutex<()>,
 }
 
 /// A connection, and where it leads.
@@ -68,6 +64,7 @@ impl Reader {
             connector,
             tenant,
             held: Mutex::new(None),
+            listing: Mutex::new(()),
         }
     }
 
@@ -150,11 +147,17 @@ impl Reader {
         want(&mut wants, command);
         for _ in 0..LOOKS {
             let session = self.session().await.map_err(Trouble::into_store_error)?;
+            let known = self.shared.epoch();
             let reading = wants.read(&session, &self.shared).await;
             if matches!(reading, Err(Trouble::Lost(_))) {
                 self.leave(&session).await;
             }
             let mut reading = reading.map_err(Trouble::into_store_error)?;
+            if reading.epoch < known {
+                // A server that others have left says nothing; the lane looks.
+                self.shared.ground.suspect();
+                break;
+            }
             self.shared.saw_epoch(reading.epoch);
             let (epoch, living) = (reading.epoch, self.shared.living());
             match load::view(&mut &mut reading, command, epoch, living) {
@@ -214,14 +217,16 @@ impl Reader {
         with_request: bool,
     ) -> Result<Option<Stored>, StoreError> {
         const EVENTS: &str = "SELECT e.record FROM fencepost.events e
-            WHERE e.operation = $1 ORDER BY e.sequence";
+            WHERE e.tenant = $2 AND e.operation = $1 ORDER BY e.sequence";
         let statement = format!(
-            "SELECT {OPERATION}, CASE WHEN $2 THEN o.request END AS kept
-             FROM fencepost.operations o WHERE o.identity = $1"
+            "SELECT {OPERATION}, CASE WHEN $3 THEN o.request END AS kept
+             FROM fencepost.operations o WHERE o.tenant = $2 AND o.identity = $1"
         );
-        let identity = identity::of(key);
-        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&identity, Type::BYTEA), (&with_request, Type::BOOL)];
+        let (identity, tenant) = (identity::of(key), key.tenant.as_str());
+        let named: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&identity, Type::BYTEA), (&tenant, Type::TEXT)];
+        let [first, second] = named.clone();
+        let parameters = [first, second, (&with_request as _, Type::BOOL)];
         let opener = Opener::new(&self.shared);
         self.read(async {
             let found = self.rows(&statement, &parameters).await?;
@@ -233,7 +238,7 @@ impl Reader {
                 return Err(Unreadable::another(&operation.key).into());
             }
             let mut events = Vec::new();
-            for row in self.rows(EVENTS, &[(&identity, Type::BYTEA)]).await? {
+            for row in self.rows(EVENTS, &named).await? {
                 let record: &[u8] = row.try_get(0).map_err(Unreadable::from)?;
                 let event = codec::decode_event(record, key.clone()).map_err(|malformed| {
                     Unreadable(malformed.of(&format_args!("event of operation {:?}", key.id)))
@@ -245,61 +250,6 @@ impl Reader {
                 events,
                 request: opener.request(row, "kept", key)?,
             }))
-        })
-        .await
-    }
-
-    pub(super) async fn operations(
-        &self,
-        query: &OperationQuery,
-    ) -> Result<OperationPage, StoreError> {
-        let statement = format!(
-            "SELECT {OPERATION} FROM fencepost.operations o
-             WHERE ($1::text IS NULL OR o.state = $1)
-               AND ($2::bytea IS NULL OR (o.resource = $2 AND o.tenant = $3))
-               AND ($4::bytea IS NULL OR o.upstream = $4)
-               AND ($5::bytea IS NULL OR o.id = $5)
-               AND ($6::bigint IS NULL OR o.sequence < $6)
-               AND o.tenant = $8
-             ORDER BY o.sequence DESC LIMIT $7"
-        );
-        let OperationQuery {
-            state,
-            resource,
-            upstream,
-            id,
-            before,
-            limit,
-        } = query;
-        let name = resource.as_ref().map(|it| it.name.as_str().as_bytes());
-        let tenant = resource.as_ref().map(|it| it.tenant.as_str());
-        let upstream = upstream.as_ref().map(|it| it.as_str().as_bytes());
-        let id = id.as_deref().map(str::as_bytes);
-        let before = before.map(|it| i64::try_from(it).unwrap_or(i64::MAX));
-        // One more than asked for tells whether there is a next page.
-        let most = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
-        let parameters: [(&(dyn ToSql + Sync), Type); 8] = [
-            (state, Type::TEXT),
-            (&name, Type::BYTEA),
-            (&tenant, Type::TEXT),
-            (&upstream, Type::BYTEA),
-            (&id, Type::BYTEA),
-            (&before, Type::INT8),
-            (&most, Type::INT8),
-            (&self.tenant, Type::TEXT),
-        ];
-        self.read(async {
-            let mut found = self.found(&statement, &parameters).await?;
-            let next = (found.len() > *limit)
-                .then(|| {
-                    found.truncate(*limit);
-                    found.last().map(|row| row.sequence.cast_unsigned())
-                })
-                .flatten();
-            Ok(OperationPage {
-                operations: found.into_iter().map(|row| row.operation).collect(),
-                next,
-            })
         })
         .await
     }
@@ -316,9 +266,9 @@ impl Reader {
         );
         let last = format!(
             "SELECT {OPERATION} FROM fencepost.operations o JOIN fencepost.fences f
-                 ON f.applied = o.identity
+                 ON o.tenant = f.tenant AND o.identity = f.applied
              WHERE f.tenant = $1 AND f.name = $2
-                 AND o.tenant = f.tenant AND o.resource = f.name AND o.number = f.applied_number"
+                 AND o.resource = f.name AND o.number = f.applied_number"
         );
         let (tenant, name) = (key.tenant.as_str(), key.name.as_str().as_bytes());
         let parameters: [(&(dyn ToSql + Sync), Type); 2] =
@@ -338,84 +288,21 @@ impl Reader {
         .await
     }
 
-    pub(super) async fn resources(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Fence>, StoreError> {
-        const FENCES: &str = "SELECT f.tenant, f.name AS id, f.record FROM fencepost.fences f
-            WHERE f.tenant = $3 AND ($1::bytea IS NULL OR f.name > $1) ORDER BY f.name LIMIT $2";
-        let after = after.map(str::as_bytes);
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
-            (&after, Type::BYTEA),
-            (&most, Type::INT8),
-            (&self.tenant, Type::TEXT),
-        ];
-        self.read(async {
-            let mut fences = Vec::new();
-            for row in self.rows(FENCES, &parameters).await? {
-                fences.push(rows::fence(&row)?);
-            }
-            Ok(fences)
-        })
-        .await
-    }
-
-    pub(super) async fn summary(&self) -> Result<Summary, StoreError> {
-        // Settled ones are by far the most: counted while there are few, told roughly then.
-        const COUNTS: &str = "
-            WITH rough AS (SELECT greatest(reltuples, 0)::bigint AS operations FROM pg_class
-                           WHERE oid = 'fencepost.operations'::regclass)
-            SELECT state, count(*) FROM fencepost.operations WHERE unsettled AND tenant = $2
-            GROUP BY state
-            UNION ALL
-            SELECT o.state, count(*) FROM rough JOIN fencepost.operations o ON NOT o.unsettled
-            WHERE rough.operations <= $1 AND o.tenant = $2 GROUP BY o.state
-            UNION ALL
-            SELECT 'COMPLETED', operations FROM rough WHERE operations > $1";
-        const EPOCH: &str = "SELECT epoch FROM fencepost.register";
-        let oldest = format!(
-            "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
-             ORDER BY o.sequence LIMIT 1"
-        );
-        self.read(async {
-            let mut summary = Summary::default();
-            let tenant: (&(dyn ToSql + Sync), Type) = (&self.tenant, Type::TEXT);
-            let counts = self
-                .rows(COUNTS, &[(&COUNTED, Type::INT8), tenant.clone()])
-                .await?;
-            for word in STATE_WORDS {
-                for row in &counts {
-                    let count: i64 = row.try_get(1).map_err(Unreadable::from)?;
-                    if row.try_get::<_, &str>(0).map_err(Unreadable::from)? == word && count > 0 {
-                        summary.by_state.push((word, count.cast_unsigned()));
-                    }
-                }
-            }
-            let oldest = self.found(&oldest, &[tenant]).await?;
-            summary.oldest_unsettled = oldest.first().map(|row| row.operation.first_seen);
-            for row in self.rows(EPOCH, &[]).await? {
-                let epoch: i64 = row.try_get(0).map_err(Unreadable::from)?;
-                summary.epoch = epoch.cast_unsigned();
-            }
-            Ok(summary)
-        })
-        .await
-    }
-
     pub(super) async fn found(
         &self,
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<OperationRow>, Trouble> {
-        let opener = Opener::new(&self.shared);
         let rows = self.rows(statement, parameters).await?;
-        let found: Result<_, Unreadable> = rows.iter().map(|row| opener.operation(row)).collect();
-        Ok(found?)
+        Ok(self.opened(&rows)?)
     }
 
-    async fn read<T>(
+    pub(super) fn opened(&self, rows: &[Row]) -> Result<Vec<OperationRow>, Unreadable> {
+        let opener = Opener::new(&self.shared);
+        rows.iter().map(|row| opener.operation(row)).collect()
+    }
+
+    pub(super) async fn read<T>(
         &self,
         reading: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, StoreError> {

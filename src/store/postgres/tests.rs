@@ -4,6 +4,7 @@
 //! What always holds: an instance is frozen by stopping what gives its signs of life; what it is asked
 //! for while it is frozen is its first step after it thawed.
 
+mod about;
 mod crowd;
 mod explained;
 mod failures;
@@ -16,6 +17,7 @@ mod moving;
 mod parted;
 mod races;
 mod restored;
+mod strangers;
 mod takeover;
 mod tenants;
 mod two_primaries;

@@ -20,7 +20,7 @@ use super::trouble::Trouble;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::view::Unsettled;
 
-const VIEW: &str = "SELECT * FROM fencepost.view_1($1, $2, $3, $4, $5, $6, $7, $8)";
+const VIEW: &str = "SELECT * FROM fencepost.view_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 const LOCK: &str = "SELECT fencepost.lock_1($1, $2)";
 
@@ -115,22 +115,25 @@ impl Wants {
     ) -> Result<Known, Trouble> {
         let (fence_tenants, fence_names): (Vec<_>, Vec<_>) = self.fences.iter().map(place).unzip();
         let (line_tenants, line_names): (Vec<_>, Vec<_>) = self.lines.iter().map(place).unzip();
-        let identities: Vec<_> = self
-            .operations
-            .iter()
-            .map(|(key, _)| identity::of(key))
-            .collect();
+        let (operation_tenants, identities): (Vec<_>, Vec<_>) =
+            self.operations.iter().map(|(key, _)| named(key)).unzip();
         let requested: Vec<bool> = self.operations.iter().map(|(_, it)| *it).collect();
-        let notes: Vec<_> = self.notes.iter().map(identity::of).collect();
-        let keyless: Vec<&[u8]> = self.keyless.iter().map(<[u8; 16]>::as_slice).collect();
-        let parameters: [(&(dyn ToSql + Sync), Type); 8] = [
+        let (note_tenants, notes): (Vec<_>, Vec<_>) = self.notes.iter().map(named).unzip();
+        let keyless = self.keyless.iter();
+        let (keyless_tenants, keyless): (Vec<_>, Vec<_>) = keyless
+            .map(|it| (it.tenant.as_str(), it.digest.as_slice()))
+            .unzip();
+        let parameters: [(&(dyn ToSql + Sync), Type); 11] = [
             (&fence_tenants, Type::TEXT_ARRAY),
             (&fence_names, Type::BYTEA_ARRAY),
+            (&operation_tenants, Type::TEXT_ARRAY),
             (&identities, Type::BYTEA_ARRAY),
             (&requested, Type::BOOL_ARRAY),
+            (&note_tenants, Type::TEXT_ARRAY),
             (&notes, Type::BYTEA_ARRAY),
             (&line_tenants, Type::TEXT_ARRAY),
             (&line_names, Type::BYTEA_ARRAY),
+            (&keyless_tenants, Type::TEXT_ARRAY),
             (&keyless, Type::BYTEA_ARRAY),
         ];
         let rows = session.rows(VIEW, &parameters).await?;
@@ -153,7 +156,7 @@ impl Wants {
             known.put_note(key.clone(), None);
         }
         for shared in &self.keyless {
-            known.put_keyless(*shared, None);
+            known.put_keyless(shared.clone(), None);
         }
         let mut lines: Vec<Line> = vec![Line::new(); self.lines.len()];
         for row in rows {
@@ -192,7 +195,7 @@ impl Wants {
                 KEYLESS => {
                     let found = opener.operation(row)?;
                     if let Some(shared) = self.keyless.get(slot) {
-                        known.put_keyless(*shared, Some((found.sequence, found.operation)));
+                        known.put_keyless(shared.clone(), Some((found.sequence, found.operation)));
                     }
                 }
                 other => return Err(rows::Unreadable::kind(other)),
@@ -217,6 +220,11 @@ fn add<T: PartialEq + Clone>(to: &mut Vec<T>, one: &T) {
     if !to.contains(one) {
         to.push(one.clone());
     }
+}
+
+/// Where an operation or a note stands.
+fn named(key: &OperationKey) -> (&str, Vec<u8>) {
+    (key.tenant.as_str(), identity::of(key))
 }
 
 fn place(resource: &ResourceKey) -> (&str, &[u8]) {

@@ -17,16 +17,22 @@ use super::opening::{Grounded, Options, grounded};
 use super::schema;
 use super::{OpenError, Restored};
 use crate::clock::Clock;
-use crate::protocol::time::Moment;
-use crate::store::StoreError;
+use crate::protocol::time::{Millis, Moment};
 use crate::store::moving::{
-    Bytes, Counts, Exporting, FenceLine, HistoryLine, KeyLine, Line, MoveError, Moved, Name,
-    OperationLine, RegisterLine, TwinLine, Wide,
+    Bytes, Counts, Exporting, FenceLine, HistoryLine, KeyLine, Line, Memory, MoveError, Moved,
+    Name, OperationLine, RegisterLine, TwinLine, Wide,
 };
+use crate::store::{Remember, StoreError};
 
 /// Writes everything in the register to `to`, and marks it as moved. `options`: as for a start; it is
-/// neither made nor accepted as restored. Blocks for as long as it takes.
-pub fn export(options: Options, clock: &Clock, to: &Path) -> Result<Moved, MoveError> {
+/// neither made nor accepted as restored. `told`: how long its instance has what is settled remembered, which
+/// stands in the config and not in the register. Blocks for as long as it takes.
+pub fn export(
+    options: Options,
+    told: Option<Remember>,
+    clock: &Clock,
+    to: &Path,
+) -> Result<Moved, MoveError> {
     let options = Options {
         create: false,
         restored: Restored::Refuse,
@@ -48,9 +54,9 @@ pub fn export(options: Options, clock: &Clock, to: &Path) -> Result<Moved, MoveE
         });
     }
     let database = |error| OpenError::database(&path)(error);
-    let told = format!("moved: everything is exported to {}", to.display());
-    mark(&connection, true, &now, &told).map_err(database)?;
-    write(&connection, &about, to).inspect_err(|_| {
+    let moved = format!("moved: everything is exported to {}", to.display());
+    mark(&connection, true, &now, &moved).map_err(database)?;
+    write(&connection, &about, told, to).inspect_err(|_| {
         let told = "taken back: the export failed";
         if let Err(error) = mark(&connection, false, &now, told) {
             tracing::error!(error = %error, "the register stays marked as moved");
@@ -94,10 +100,17 @@ fn mark(
     })
 }
 
-fn write(connection: &Connection, about: &About, to: &Path) -> Result<Moved, MoveError> {
-    let mut file = Exporting::begin(to, counts(connection).map_err(failed)?)?;
+fn write(
+    connection: &Connection,
+    about: &About,
+    told: Option<Remember>,
+    to: &Path,
+) -> Result<Moved, MoveError> {
+    let memories = told.map(|remember| memories(connection, remember));
+    let memories = memories.transpose().map_err(failed)?.unwrap_or_default();
+    let mut file = Exporting::begin(to, counts(connection, &memories).map_err(failed)?)?;
     file.put(&Line::Register(
-        register(connection, about).map_err(failed)?,
+        register(connection, about, memories).map_err(failed)?,
     ))?;
     each(connection, KEYS, |row| {
         file.put(&Line::Key(key_line(row)?)).map_err(Stopped::File)
@@ -177,7 +190,22 @@ fn each(
     Ok(())
 }
 
-fn counts(connection: &Connection) -> rusqlite::Result<Counts> {
+/// Whosever operations there are: one instance forgets them all by the same rule.
+fn memories(connection: &Connection, remember: Remember) -> rusqlite::Result<Vec<Memory>> {
+    const TENANTS: &str = "SELECT DISTINCT tenant FROM operations ORDER BY tenant";
+    let length = |it: Millis| it.0.min(i64::MAX.cast_unsigned());
+    let mut statement = connection.prepare(TENANTS)?;
+    let memories = statement.query_map([], |row| {
+        Ok(Memory {
+            tenant: row.get(0)?,
+            answers_ms: length(remember.answers),
+            identities_ms: length(remember.identities),
+        })
+    })?;
+    memories.collect()
+}
+
+fn counts(connection: &Connection, memories: &[Memory]) -> rusqlite::Result<Counts> {
     let count = |of: &str| -> rusqlite::Result<u64> {
         let found: i64 =
             connection.query_row(&format!("SELECT count({of}"), [], |row| row.get(0))?;
@@ -192,10 +220,15 @@ fn counts(connection: &Connection) -> rusqlite::Result<Counts> {
         requests: count("*) FROM requests")?,
         twins: count("*) FROM twins")?,
         fences: count("*) FROM fences")?,
+        memories: u64::try_from(memories.len()).unwrap_or(u64::MAX),
     })
 }
 
-fn register(connection: &Connection, about: &About) -> rusqlite::Result<RegisterLine> {
+fn register(
+    connection: &Connection,
+    about: &About,
+    memories: Vec<Memory>,
+) -> rusqlite::Result<RegisterLine> {
     let created: i64 =
         connection.query_row("SELECT created_wall_ms FROM register", [], |row| row.get(0))?;
     let read = about.age.read;
@@ -210,6 +243,7 @@ fn register(connection: &Connection, about: &About) -> rusqlite::Result<Register
         read_wall_ms: read.wall_ms,
         // One that may have been restored is not exported.
         doubt: None,
+        memories,
     })
 }
 

@@ -297,6 +297,8 @@ pub(super) fn about(connection: &Connection) -> Result<About, Fault> {
         format: Some(schema::FORMAT),
         facts: vec![("file", connection.path().unwrap_or_default().to_owned())],
         differences: Vec::new(),
+        // Whoever waits says so himself (`ready`).
+        quiet_ms: None,
         history: history.collect::<Result<_, _>>()?,
     })
 }

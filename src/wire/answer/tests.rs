@@ -3,7 +3,7 @@
 use super::*;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::operation::{Parked, WhyNot};
-use crate::protocol::outcome::{AnswerClass, Interruption, Phase, Verdict};
+use crate::protocol::outcome::{AnswerClass, Interruption, Phase, Provenance, Verdict};
 use crate::protocol::time::{BootId, BootInstant, Moment};
 use crate::wire::reply::fixtures::operation;
 use crate::wire::reply::{OPERATION, SOURCE};

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, Sequence, Tenant};
-use crate::protocol::rejection::UnknownToken;
+use crate::protocol::outcome::{Provenance, Verdict};
+use crate::protocol::rejection::{Expired, UnknownToken};
+use crate::protocol::time::{BootId, BootInstant, Moment};
 use crate::wire::reply::fixtures::operation;
 use crate::wire::reply::{OPERATION, SOURCE};
 use http::header::LOCATION;
@@ -64,7 +66,7 @@ fn rejections() -> Vec<Rejection> {
         Rejection::KeyReused,
         Rejection::NotComparable(other()),
         Rejection::CredentialRequired(other()),
-        Rejection::AnswerExpired(other()),
+        Rejection::AnswerExpired(Box::new(expired(1_790_000_000_000))),
         Rejection::NeedsAttention(other()),
         Rejection::LeaseNotCurrent,
         Rejection::ResourceCancelled,
@@ -83,6 +85,43 @@ fn rejections() -> Vec<Rejection> {
         },
         Rejection::NearDuplicate { first: other() },
     ]
+}
+
+fn expired(wall_ms: u64) -> Expired {
+    Expired {
+        key: operation("pay:1"),
+        verdict: Verdict::Refused,
+        provenance: Provenance::LookUp,
+        at: Moment {
+            boot: BootId(1),
+            boottime: BootInstant(5),
+            wall_ms,
+        },
+        clocks_disagree: wall_ms == 0,
+    }
+}
+
+/// Contract §4: with when and how it ended; and no time is told as if it were certain.
+#[test]
+fn what_is_left_of_an_answer_is_when_and_how_it_ended() {
+    let told = |expired: Expired| {
+        let rejection = Rejection::AnswerExpired(Box::new(expired));
+        read(&refused(&rejection, About::default()))
+    };
+    let document = told(expired(1_790_000_000_000));
+    assert_eq!(document["completed"], "2026-09-21T14:13:20.000Z");
+    assert_eq!(document["verdict"], "refused");
+    assert_eq!(document["provenance"], "look-up");
+    let detail = document["detail"].as_str().unwrap();
+    for words in [
+        "ended at 2026-09-21T14:13:20.000Z, by the clock of the instance that recorded it. Its",
+        "refused for good, by a look-up",
+    ] {
+        assert!(detail.contains(words), "{detail}");
+    }
+    let stepped = told(expired(0));
+    let detail = stepped["detail"].as_str().unwrap();
+    assert!(detail.contains("a clock was wrong, or was set"), "{detail}");
 }
 
 fn faults() -> Vec<Fault> {

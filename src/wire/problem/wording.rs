@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::Fault;
 use crate::protocol::ids::OperationKey;
-use crate::protocol::rejection::{Rejection, UnknownToken};
-use crate::wire::reply::location;
+use crate::protocol::outcome::{Provenance, Verdict};
+use crate::protocol::rejection::{Expired, Rejection, UnknownToken};
+use crate::wire::reply::{location, rfc3339, word};
 
 /// The variable part of a problem.
 pub(super) struct Wording {
@@ -126,10 +127,7 @@ fn sentence(rejection: &Rejection) -> String {
             "This operation was asked for with a credential, and this request carries none. Send it \
              again with the credential that the upstream asks for. Nothing was sent."
         }
-        Rejection::AnswerExpired(_) => {
-            "The operation ended some time ago and is not repeated; only its answer is gone. Look \
-             the effect up at the upstream. Nothing was sent."
-        }
+        Rejection::AnswerExpired(expired) => return ended(expired),
         Rejection::NeedsAttention(_) => {
             "Nobody knows whether the effect happened, and no automatic step can find out. An \
              operator has to look it up and resolve it (`fencepost operations resolve`)."
@@ -193,12 +191,19 @@ fn members(rejection: &Rejection) -> Vec<(&'static str, Value)> {
             vec![("predecessor", reference(predecessor))]
         }
         Rejection::NearDuplicate { first } => vec![("first", reference(first))],
+        Rejection::AnswerExpired(expired) => texts([
+            (
+                "completed",
+                Some(&rfc3339(expired.at.wall_ms) as &dyn ToString),
+            ),
+            ("verdict", Some(&way(expired.verdict))),
+            ("provenance", Some(&word(expired.provenance))),
+        ]),
         Rejection::TokenRequired
         | Rejection::TokenMalformed
         | Rejection::KeyReused
         | Rejection::NotComparable(_)
         | Rejection::CredentialRequired(_)
-        | Rejection::AnswerExpired(_)
         | Rejection::NeedsAttention(_)
         | Rejection::LeaseNotCurrent
         | Rejection::ResourceCancelled => Vec::new(),
@@ -213,6 +218,40 @@ fn texts<const N: usize>(
         .into_iter()
         .filter_map(|(name, value)| Some((name, Value::from(value?.to_string()))))
         .collect()
+}
+
+/// When and how, which is all that is left. A time is one clock's, and none is better known.
+fn ended(expired: &Expired) -> String {
+    let how = match (expired.verdict, expired.provenance) {
+        (Verdict::Applied, _) => "accepted",
+        (Verdict::Refused, Provenance::Void) => "undone",
+        (Verdict::Refused, _) => "refused for good",
+    };
+    let said = match expired.provenance {
+        Provenance::Answer => "the upstream's answer",
+        Provenance::LookUp => "a look-up",
+        Provenance::Callback => "a callback",
+        Provenance::Operator => "an operator",
+        Provenance::Void => "the upstream, at our asking",
+    };
+    let when = rfc3339(expired.at.wall_ms);
+    let doubt = if expired.clocks_disagree {
+        " That cannot have been the time: a clock was wrong, or was set since."
+    } else {
+        ""
+    };
+    format!(
+        "The operation ended at {when}, by the clock of the instance that recorded it.{doubt} Its effect was \
+         {how}, by {said}. It is not repeated; only its answer is gone. Look the effect up at the upstream. \
+         Nothing was sent."
+    )
+}
+
+fn way(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Applied => "applied",
+        Verdict::Refused => "refused",
+    }
 }
 
 fn unknown_token(why: UnknownToken) -> String {

@@ -49,7 +49,10 @@ fn a_late_redelivery_to_a_renamed_upstream_is_told_how_it_ended_and_not_sent() {
     proxy.start_again();
     let told = pay(&proxy, "k").send();
     assert_eq!(told.verdict(), (410, "answer-expired".to_owned()));
-    // When and how it ended, an operator reads.
+    let left = told.json();
+    assert_eq!(left["verdict"], "applied", "{left}");
+    assert!(left["completed"].is_string(), "{left}");
+    // An operator reads it too.
     let known = proxy.read("/v1/operations/provider/k");
     assert_eq!(known["state"], "COMPLETED", "{known}");
     assert_eq!(upstream.heads().len(), 2);

@@ -43,6 +43,16 @@ pub(in crate::store::postgres) struct Doubt {
     pub(super) written: Option<Item>,
 }
 
+impl Doubt {
+    /// Nothing was written, and it must be.
+    pub(super) fn of_nothing_yet() -> Self {
+        Self {
+            reply: Box::new(Reply::Parked(None)),
+            written: None,
+        }
+    }
+}
+
 /// What an ask is answered.
 #[derive(Debug)]
 pub(in crate::store::postgres) enum Answer {
@@ -76,6 +86,16 @@ impl Ask {
             }
             Some(_) | None => Some(self),
         }
+    }
+
+    /// It came to a server that the register has left: whoever asks for an attempt is told so; all else is
+    /// decided again as soon as the lane has looked where it is.
+    pub(super) fn kept_unless_it_admits(mut self) -> Self {
+        if !matches!(*self.command, Command::Admit(_) | Command::Resend(_)) {
+            let nothing = || Box::new(Doubt::of_nothing_yet());
+            self.doubt.get_or_insert_with(nothing);
+        }
+        self
     }
 
     /// Is it settled whether or not anybody waits for the answer? What was admitted must not be left as it is,

@@ -81,7 +81,9 @@ impl Lane {
             self.put_off(asks, &StoreError::Unavailable("no connection".to_owned()));
             return Err(Vec::new());
         };
+        let known = self.shared.epoch();
         let reading = self.read_locked(session, wants).await;
+        let reading = reading.and_then(|it| self.is_of_now(it, known));
         let mut reading = match reading {
             Ok(reading) => reading,
             Err(trouble) => {
@@ -111,7 +113,7 @@ impl Lane {
         let epoch = reading.epoch;
         let written = self.write_and_end(session, &decided, epoch).await;
         self.shared.saw_epoch(epoch);
-        self.memory.epoch = epoch;
+        self.memory.epoch = self.memory.epoch.max(epoch);
         let mut asks = Vec::new();
         let whole = match &written {
             Ok(Written { verdicts, .. }) => verdicts.iter().all(|it| *it == Verdict::Written),
@@ -139,6 +141,21 @@ impl Lane {
             return Err(Vec::new());
         }
         Ok(asks)
+    }
+
+    /// Where the register is known whole, an epoch of before that is read on a server that it has left.
+    fn is_of_now(&self, reading: Known, known: u64) -> Result<Known, Trouble> {
+        if reading.epoch < known && self.shared.ground.closed().is_none() {
+            self.shared.ground.suspect();
+            let (found, why) = (
+                reading.epoch,
+                "a connection leads to a server that others have left",
+            );
+            return Err(Trouble::Lost(format!(
+                "{why}: epoch {known} is in force, and {found} there"
+            )));
+        }
+        Ok(reading)
     }
 
     async fn read_locked(&self, session: &Session, wants: &Wants) -> Result<Known, Trouble> {

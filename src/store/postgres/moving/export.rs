@@ -12,18 +12,24 @@ use rustls::ClientConfig;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::super::opening::{FORMAT, OpenError, holds_tables};
+use super::super::opening::{FORMAT, OpenError};
 use super::super::rows::{self, Unreadable};
 use super::super::session::Session;
+use super::super::tables::holds_tables;
 use crate::clock::Clock;
 use crate::store::StoreError;
 use crate::store::moving::{
-    Bytes, Counts, Exporting, FenceLine, HistoryLine, KeyLine, Line, MoveError, Moved, Name,
-    OperationLine, RegisterLine, TwinLine, Wide,
+    Bytes, Counts, Exporting, FenceLine, HistoryLine, KeyLine, Line, Memory, MoveError, Moved,
+    Name, OperationLine, RegisterLine, TwinLine, Wide,
 };
 
 /// Rows that are fetched at once.
 const FETCH: &str = "FETCH 500 FROM moving";
+
+/// How long tenants have what is settled remembered, where any of their sidecars has told.
+const MEMORIES: &str = "SELECT f.tenant, coalesce(max(f.remember_ms) FILTER (WHERE f.what = 0), 0),
+    coalesce(max(f.remember_ms) FILTER (WHERE f.what = 1), 0)
+    FROM fencepost.forgotten f GROUP BY f.tenant HAVING max(f.remember_ms) > 0 ORDER BY f.tenant";
 
 /// Writes everything in the register to `to`. Nothing is admitted by it any more: it is marked as moved, and
 /// only [`take_back`](super::take_back) undoes that. What stood against it goes with it.
@@ -83,9 +89,11 @@ async fn write(session: &Session, to: &Path) -> Result<Moved, MoveError> {
     const KEYS: &str = "SELECT id, last_used_ms FROM fencepost.sealing_keys ORDER BY id";
     const HISTORY: &str = "SELECT wall_ms, text FROM fencepost.history ORDER BY sequence";
     // A file has one age. What was settled so long ago by its tenant's is as long ago by that.
-    const OPERATIONS: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, o.record,
+    const OPERATIONS: &str =
+        "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, o.record,
         o.answer, o.request, o.settled_ms + (oldest.lived_ms - coalesce(a.lived_ms, r.lived_ms)),
-        ARRAY(SELECT e.record FROM fencepost.events e WHERE e.operation = o.identity ORDER BY e.sequence)
+        ARRAY(SELECT e.record FROM fencepost.events e
+              WHERE e.tenant = o.tenant AND e.operation = o.identity ORDER BY e.sequence)
         FROM fencepost.register r CROSS JOIN LATERAL (
             SELECT greatest(r.lived_ms, max(t.lived_ms)) AS lived_ms FROM fencepost.ages t) oldest
         CROSS JOIN fencepost.operations o LEFT JOIN fencepost.ages a ON a.tenant = o.tenant
@@ -94,12 +102,15 @@ async fn write(session: &Session, to: &Path) -> Result<Moved, MoveError> {
         "SELECT tenant, upstream, principal, id, incarnation, record FROM fencepost.twins";
     const FENCES: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, f.record,
         f.tenant AS whose, f.name, f.applied_number, o.identity IS NOT NULL AS applied
-        FROM fencepost.fences f LEFT JOIN fencepost.operations o ON o.identity = f.applied
+        FROM fencepost.fences f
+        LEFT JOIN fencepost.operations o ON o.tenant = f.tenant AND o.identity = f.applied
         ORDER BY f.tenant, f.name";
     let mut file = Exporting::begin(to, counts(session).await?)?;
     let found = session.rows(REGISTER, &[]).await?;
     let row = found.first().ok_or(OpenError::Absent)?;
-    file.put(&Line::Register(register(row)?))?;
+    let told = session.rows(MEMORIES, &[]).await?;
+    let memories: Result<_, _> = told.iter().map(memory).collect();
+    file.put(&Line::Register(register(row, memories?)?))?;
     for row in session.rows(KEYS, &[]).await? {
         file.put(&Line::Key(key_line(&row)?))?;
     }
@@ -141,7 +152,7 @@ async fn each(
 }
 
 async fn counts(session: &Session) -> Result<Counts, MoveError> {
-    const COUNTS: [&str; 8] = [
+    const COUNTS: [&str; 9] = [
         "SELECT count(*) FROM fencepost.sealing_keys",
         "SELECT count(*) FROM fencepost.history",
         "SELECT count(*) FROM fencepost.operations",
@@ -150,8 +161,9 @@ async fn counts(session: &Session) -> Result<Counts, MoveError> {
         "SELECT count(request) FROM fencepost.operations",
         "SELECT count(*) FROM fencepost.twins",
         "SELECT count(*) FROM fencepost.fences",
+        "SELECT count(DISTINCT tenant) FROM fencepost.forgotten WHERE remember_ms > 0",
     ];
-    let mut found = [0; 8];
+    let mut found = [0; 9];
     for (slot, query) in found.iter_mut().zip(COUNTS) {
         let rows = session.patient_rows(query).await?;
         if let Some(row) = rows.first() {
@@ -167,6 +179,7 @@ async fn counts(session: &Session) -> Result<Counts, MoveError> {
         requests,
         twins,
         fences,
+        memories,
     ] = found;
     Ok(Counts {
         keys,
@@ -177,6 +190,7 @@ async fn counts(session: &Session) -> Result<Counts, MoveError> {
         requests,
         twins,
         fences,
+        memories,
     })
 }
 
@@ -198,7 +212,7 @@ fn wide(row: &Row, column: usize) -> Result<Wide, Unreadable> {
     Ok(Wide(u128::from_be_bytes(found)))
 }
 
-fn register(row: &Row) -> Result<RegisterLine, MoveError> {
+fn register(row: &Row, memories: Vec<Memory>) -> Result<RegisterLine, MoveError> {
     let format: i32 = row.try_get(0).map_err(Unreadable::from)?;
     let found = u32::try_from(format).unwrap_or_default();
     if found > FORMAT {
@@ -218,6 +232,15 @@ fn register(row: &Row) -> Result<RegisterLine, MoveError> {
         read_boottime_ms: number(row, 7)?,
         read_wall_ms: number(row, 8)?,
         doubt: row.try_get(9).map_err(Unreadable::from)?,
+        memories,
+    })
+}
+
+fn memory(row: &Row) -> Result<Memory, Unreadable> {
+    Ok(Memory {
+        tenant: row.try_get(0)?,
+        answers_ms: number(row, 1)?,
+        identities_ms: number(row, 2)?,
     })
 }
 

@@ -14,14 +14,15 @@ use rustls::ClientConfig;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::super::identity;
-use super::super::opening::{FORMAT, LOCK, holds_tables, make_tables};
+use super::super::opening::{FORMAT, LOCK};
 use super::super::rows::KeyColumns;
 use super::super::session::Session;
+use super::super::tables::{holds_tables, make_tables};
 use crate::protocol::ids::{OperationKey, ResourceKey, ResourceName, Tenant};
 use crate::protocol::operation::IdentityOrigin;
 use crate::store::moving::{
-    Batch, Bytes, FenceLine, HistoryLine, KeyLine, Line, MoveError, Moved, Name, OperationLine,
-    RegisterLine, TwinLine, batches,
+    Batch, Bytes, FenceLine, HistoryLine, KeyLine, Line, Memory, MoveError, Moved, Name,
+    OperationLine, RegisterLine, TwinLine, batches,
 };
 use crate::store::{StoreError, codec};
 
@@ -115,6 +116,7 @@ impl Rows {
         for Bytes(event) in line.events {
             codec::decode_event(&event, key.clone())
                 .map_err(|error| error.of(&format_args!("event of operation {:?}", key.id)))?;
+            self.events.tenants.push(key.tenant.as_str().to_owned());
             self.events.operations.push(identity.clone());
             self.events.records.push(event);
         }
@@ -131,6 +133,7 @@ impl Rows {
         if let Some(register) = &self.register {
             put_register(session, register).await?;
             put_doubt(session, register).await?;
+            put_memories(session, &register.memories).await?;
         }
         put_keys(session, &self.keys).await?;
         put_history(session, &self.history).await?;
@@ -171,6 +174,29 @@ async fn put_doubt(session: &Session, line: &RegisterLine) -> Result<(), MoveErr
         session.rows(DOUBT, &[(&doubt, Type::TEXT)]).await?;
     }
     Ok(())
+}
+
+/// Whoever has it remembered the longest may start last.
+async fn put_memories(session: &Session, memories: &[Memory]) -> Result<(), MoveError> {
+    const INSERT: &str = "INSERT INTO fencepost.forgotten (tenant, what, remember_ms)
+        SELECT a.tenant, b.what, b.remember_ms
+        FROM unnest($1::text[], $2::bigint[], $3::bigint[]) a(tenant, answers, identities)
+        CROSS JOIN LATERAL (VALUES (0, a.answers), (1, a.identities)) b(what, remember_ms)";
+    let tenants: Vec<&str> = memories.iter().map(|it| it.tenant.as_str()).collect();
+    let lengths = |of: fn(&Memory) -> u64| -> Result<Vec<i64>, StoreError> {
+        let lengths = memories.iter().map(of);
+        lengths
+            .map(|it| number(it, "how long is remembered"))
+            .collect()
+    };
+    let answers = lengths(|it| it.answers_ms)?;
+    let identities = lengths(|it| it.identities_ms)?;
+    let columns: [(&(dyn ToSql + Sync), Type); 3] = [
+        (&tenants, Type::TEXT_ARRAY),
+        (&answers, Type::INT8_ARRAY),
+        (&identities, Type::INT8_ARRAY),
+    ];
+    insert(session, memories.len(), INSERT, &columns).await
 }
 
 async fn put_register(session: &Session, line: &RegisterLine) -> Result<(), MoveError> {
@@ -286,7 +312,7 @@ impl Operations {
             .push(place.and_then(|it| it.token).map(|token| token.to_string()));
         let keyless = operation.origin == IdentityOrigin::Fresh;
         self.keyless
-            .push(keyless.then(|| identity::shared_with_equals(&operation).to_vec()));
+            .push(keyless.then(|| identity::shared_with_equals(&operation).digest.to_vec()));
         let owner = operation.attempts.last();
         self.owners
             .push(owner.map(|attempt| attempt.id.instance.0.to_be_bytes().to_vec()));
@@ -343,17 +369,20 @@ impl Operations {
 
 #[derive(Default)]
 struct Events {
+    tenants: Vec<String>,
     operations: Vec<Vec<u8>>,
     records: Vec<Vec<u8>>,
 }
 
 impl Events {
     async fn write(&self, session: &Session) -> Result<(), MoveError> {
-        const INSERT: &str = "INSERT INTO fencepost.events (operation, record)
-            SELECT a.operation, a.record
-            FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY a(operation, record, place)
+        const INSERT: &str = "INSERT INTO fencepost.events (tenant, operation, record)
+            SELECT a.tenant, a.operation, a.record
+            FROM unnest($1::text[], $2::bytea[], $3::bytea[])
+                WITH ORDINALITY a(tenant, operation, record, place)
             ORDER BY a.place";
-        let columns: [(&(dyn ToSql + Sync), Type); 2] = [
+        let columns: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&self.tenants, Type::TEXT_ARRAY),
             (&self.operations, Type::BYTEA_ARRAY),
             (&self.records, Type::BYTEA_ARRAY),
         ];

@@ -8,8 +8,8 @@
 //! What it does not do: ask the register, or write to it (`super`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
+use super::difference::Difference;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::time::{BootInstant, Millis};
 
@@ -45,9 +45,27 @@ pub(super) struct Found {
 /// An instance in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store::postgres) struct Progress {
+    pub(in crate::store::postgres) reached: Reached,
+    pub(in crate::store::postgres) dead: bool,
+}
+
+/// How far an instance has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::store::postgres) struct Reached {
     /// Its transactions so far.
     pub(in crate::store::postgres) position: u64,
-    pub(in crate::store::postgres) dead: bool,
+    /// Those beside them that recorded something where nothing was admitted.
+    pub(in crate::store::postgres) aside: u64,
+}
+
+impl Reached {
+    /// Neither lower than in the other.
+    fn further(self, other: Self) -> Self {
+        Self {
+            position: self.position.max(other.position),
+            aside: self.aside.max(other.aside),
+        }
+    }
 }
 
 /// A server, and which of its histories it writes.
@@ -59,44 +77,13 @@ pub(in crate::store::postgres) struct Server {
     pub(in crate::store::postgres) timeline: u64,
 }
 
-/// One thing that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::postgres) enum Difference {
-    /// It is on another server.
-    Copied {
-        /// Where it was known whole.
-        recorded: Server,
-        /// Where it is.
-        found: Server,
-    },
-    /// Its server has gone over to another history.
-    Timeline {
-        /// Where it was known whole.
-        recorded: Server,
-        /// Where it is.
-        found: Server,
-    },
-    /// Transactions of an instance are missing.
-    Position {
-        /// Whose.
-        instance: InstanceId,
-        /// So many were seen committed.
-        remembered: u64,
-        /// So many are there; `None`: not even the instance.
-        found: Option<u64>,
-    },
-    /// A higher epoch was in force.
-    Epoch {
-        /// Which.
-        remembered: u64,
-        /// Which is now.
-        found: u64,
-    },
-    /// Nothing is admitted, as somebody found before.
-    Closed {
-        /// Why.
-        why: String,
-    },
+/// What is remembered of the register by whoever writes to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::store::postgres) struct Remembered {
+    /// How far the writer has come.
+    pub(in crate::store::postgres) reached: Reached,
+    /// Where the register was judged whole, unless anything else was judged since: nothing is admitted elsewhere.
+    pub(in crate::store::postgres) whole_on: Option<Server>,
 }
 
 /// What to do.
@@ -148,8 +135,10 @@ pub(in crate::store::postgres) type Seen = BTreeMap<InstanceId, Sighting>;
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store::postgres) struct Sighting {
-    position: u64,
+    reached: Reached,
     at: BootInstant,
+    /// Its row may go.
+    dead: bool,
 }
 
 /// Where a sign of life was given.
@@ -181,15 +170,45 @@ impl Memory {
         now: BootInstant,
     ) {
         self.epoch = self.epoch.max(epoch);
-        self.own.insert(own);
-        let at_least = self.reached(own);
-        let position = position.max(at_least);
-        self.seen.insert(own, Sighting { position, at: now });
+        let aside = 0;
+        self.went_on(own, Reached { position, aside }, now);
     }
 
-    /// Transactions that the instance is known to have committed.
-    pub(super) fn reached(&self, own: InstanceId) -> u64 {
-        self.seen.get(&own).map_or(0, |seen| seen.position)
+    /// An own transaction recorded something where nothing is admitted; so many did.
+    pub(super) fn put_aside(&mut self, own: InstanceId, aside: u64, now: BootInstant) {
+        let position = 0;
+        self.went_on(own, Reached { position, aside }, now);
+    }
+
+    fn went_on(&mut self, own: InstanceId, reached: Reached, now: BootInstant) {
+        self.own.insert(own);
+        let known = self.seen.get(&own);
+        let went_on = Sighting {
+            reached: self.reached(own).further(reached),
+            at: now,
+            dead: known.is_some_and(|it| it.dead),
+        };
+        self.seen.insert(own, went_on);
+    }
+
+    /// What the instance is known to have committed.
+    fn reached(&self, own: InstanceId) -> Reached {
+        let seen = self.seen.get(&own);
+        seen.map_or_else(Reached::default, |seen| seen.reached)
+    }
+
+    /// What whoever writes for the instance is to find where it writes.
+    pub(super) fn remembered(&self, own: InstanceId) -> Remembered {
+        Remembered {
+            reached: self.reached(own),
+            whole_on: self.whole.map(|it| it.server),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn believe_whole_on(&mut self, server: Server) {
+        let accepted = self.accepted.unwrap_or_default();
+        self.whole = Some(Heard { server, accepted });
     }
 
     /// All that must be found by whoever asks from now on.
@@ -216,19 +235,28 @@ impl Memory {
     ) -> bool {
         let mut went_back = false;
         for (instance, told) in all {
-            went_back |= before
-                .get(&instance)
-                .is_some_and(|seen| told.position < seen.position);
-            let known = self.seen.get(&instance);
-            let at = match known {
-                Some(seen) if told.dead => seen.at,
-                None if told.dead => continue,
-                Some(_) | None => now,
-            };
-            let position = told.position.max(known.map_or(0, |it| it.position));
-            self.seen.insert(instance, Sighting { position, at });
+            went_back |= before.get(&instance).is_some_and(|seen| {
+                told.reached.position < seen.reached.position || seen.dead && !told.dead
+            });
+            self.sight(instance, told, now);
         }
         went_back
+    }
+
+    /// Whoever was dead when he was seen first may have been so for long, and go at any time.
+    fn sight(&mut self, instance: InstanceId, told: Progress, now: BootInstant) {
+        let known = self.seen.get(&instance);
+        let at = match known {
+            Some(seen) if told.dead => seen.at,
+            None if told.dead => return,
+            Some(_) | None => now,
+        };
+        let sighting = Sighting {
+            reached: self.reached(instance).further(told.reached),
+            at,
+            dead: told.dead || known.is_some_and(|it| it.dead),
+        };
+        self.seen.insert(instance, sighting);
     }
 
     /// Compares, and learns what there is where nothing is missing. `before`: what had been seen when it was
@@ -259,6 +287,11 @@ impl Memory {
                 Some(_) | None => now,
             };
             self.quiet = Some((found.accepted, since));
+            if newly_accepted {
+                self.begin_anew(found);
+            }
+            // What is recorded from now on is missed too, should this server fail over in turn.
+            self.learn(found, now);
             let over = now.since(since) >= quiet;
             return Judgement::Quiet {
                 accepted: found.accepted,
@@ -268,19 +301,18 @@ impl Memory {
         let nothing = Seen::new();
         let mut before = before;
         if newly_accepted && found.doubt.is_none() {
-            self.accepted = Some(found.accepted);
-            self.seen.clear();
-            self.furthest = None;
+            self.begin_anew(found);
             before = &nothing;
         }
         let differences = self.losses(found, before, now);
         if !differences.is_empty() {
             return Judgement::Close(differences);
         }
+        // Whatever stands against it: what is recorded meanwhile is missed as well.
+        self.learn(found, now);
         if let Some(why) = &found.doubt {
             return Judgement::Closed(why.clone());
         }
-        self.learn(found, now);
         self.furthest = Some(found.server);
         if found.server == found.recorded {
             self.changed = None;
@@ -295,6 +327,13 @@ impl Memory {
             own: self.own.iter().copied().collect(),
             may_open: now.since(since) >= OBJECTIONS,
         }
+    }
+
+    /// A person has taken the register as it is: what it does not hold is missed no more.
+    fn begin_anew(&mut self, found: &Found) {
+        self.accepted = Some(found.accepted);
+        self.seen.clear();
+        self.furthest = None;
     }
 
     /// What proves, or must be taken to prove, that commits are missing.
@@ -321,18 +360,8 @@ impl Memory {
             differences.push(self.lower_epoch(found));
         }
         for (instance, seen) in before {
-            let there = found.instances.get(instance).map(|it| it.position);
-            let is_missing = match there {
-                Some(position) => position < seen.position,
-                None => now.since(seen.at) < FRESH,
-            };
-            if is_missing {
-                differences.push(Difference::Position {
-                    instance: *instance,
-                    remembered: seen.position,
-                    found: there,
-                });
-            }
+            let there = found.instances.get(instance);
+            differences.extend(seen.misses(*instance, there, now));
         }
         differences
     }
@@ -344,23 +373,14 @@ impl Memory {
         }
     }
 
-    /// The dead do nothing any more, and go some day.
+    /// The dead do nothing any more, and go some day; what they had done stays for as long as they are there.
     fn learn(&mut self, found: &Found, now: BootInstant) {
         self.epoch = self.epoch.max(found.epoch);
         let own = &self.own;
-        self.seen.retain(|instance, _| {
-            own.contains(instance) || found.instances.get(instance).is_some_and(|it| !it.dead)
-        });
+        self.seen
+            .retain(|instance, _| own.contains(instance) || found.instances.contains_key(instance));
         for (instance, progress) in &found.instances {
-            let known = self.seen.get(instance);
-            let at = match known {
-                // An own one of before goes some day too.
-                Some(seen) if progress.dead => seen.at,
-                None if progress.dead => continue,
-                Some(_) | None => now,
-            };
-            let position = progress.position.max(known.map_or(0, |it| it.position));
-            self.seen.insert(*instance, Sighting { position, at });
+            self.sight(*instance, *progress, now);
         }
     }
 
@@ -370,43 +390,35 @@ impl Memory {
     }
 }
 
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Copied { recorded, found } => write!(
-                f,
-                "it was known whole on the server {}, and is on {}: it was copied",
-                recorded.system, found.system
-            ),
-            Self::Timeline { recorded, found } => write!(
-                f,
-                "it was known whole on timeline {}, and its server writes {}: there was a fail-over or a \
-                 restore",
-                recorded.timeline, found.timeline
-            ),
-            Self::Position {
+impl Sighting {
+    /// What is not there of what was seen.
+    fn misses(
+        &self,
+        instance: InstanceId,
+        there: Option<&Progress>,
+        now: BootInstant,
+    ) -> Option<Difference> {
+        let Reached { position, aside } = self.reached;
+        match there {
+            None => {
+                let is_missed = !self.dead && now.since(self.at) < FRESH;
+                is_missed.then_some(Difference::Position {
+                    instance,
+                    remembered: position,
+                    found: None,
+                })
+            }
+            Some(there) if there.reached.position < position => Some(Difference::Position {
                 instance,
-                remembered,
-                found: Some(found),
-            } => write!(
-                f,
-                "instance {instance} saw {remembered} of its transactions committed, and {found} are \
-                 there: commits are missing"
-            ),
-            Self::Position {
+                remembered: position,
+                found: Some(there.reached.position),
+            }),
+            Some(there) if there.reached.aside < aside => Some(Difference::Aside {
                 instance,
-                remembered,
-                found: None,
-            } => write!(
-                f,
-                "instance {instance} saw {remembered} of its transactions committed, and is not known \
-                 there: commits are missing"
-            ),
-            Self::Epoch { remembered, found } => write!(
-                f,
-                "epoch {remembered} was in force, and {found} is: commits are missing"
-            ),
-            Self::Closed { why } => f.write_str(why),
+                remembered: aside,
+                found: there.reached.aside,
+            }),
+            Some(there) => (self.dead && !there.dead).then_some(Difference::Revived { instance }),
         }
     }
 }

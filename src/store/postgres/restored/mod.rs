@@ -10,7 +10,9 @@
 //! accepts the register as it is; then an epoch begins above all that anybody remembers, after a quiet as long
 //! as the longest request may be under way, which each instance counts on its own clock.
 //!
-//! What is recorded stays possible: evidence about what was sent is never refused.
+//! What is recorded stays possible: evidence about what was sent is never refused, nor is a cancel. It is counted
+//! aside, and remembered by all who look, during a doubt and a quiet too, so that another fail-over does not lose it
+//! unnoticed. So is what an instance records that was declared dead.
 //!
 //! What it cannot know: commits of an instance that died before anybody read how far it had come. So the
 //! confirmation of each instance that was not declared dead *before* the fail-over is needed, and one that
@@ -18,11 +20,14 @@
 //! was not even known where the other timeline begins are missed by nobody but itself: it has ten seconds to
 //! say so. Where no instance was running, nobody remembers: a new timeline then needs a person, and an
 //! older state of the disk under the same timeline is not noticed. Nor is what an instance committed between
-//! the last sign of life that anybody read and its own end, if such a state was put back meanwhile.
+//! the last sign of life that anybody read and its own end, if such a state was put back meanwhile. Nor what an
+//! operator's tool wrote without a sidecar: it is no instance, and counts nothing.
 //!
 //! Whoever only looks (an operator's tool) changes nothing of this: it remembers nothing that others
 //! do not, and it is no instance that could be asked.
 
+mod awaited;
+mod difference;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -33,13 +38,16 @@ use rustls::ClientConfig;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-pub(super) use memory::{Difference, Heard, OBJECTIONS, Progress, Server, Worth};
+pub(super) use awaited::awaited;
+pub(super) use difference::Difference;
+pub(super) use memory::{Heard, OBJECTIONS, Progress, Reached, Remembered, Server, Worth};
 
 use super::moving::reached;
 use super::opening::OpenError;
 use super::rows::Unreadable;
 use super::session::Session;
 use super::shared::Shared;
+use super::tables::outgrown;
 use super::trouble::Trouble;
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
@@ -83,9 +91,20 @@ impl Ground {
         locked(&self.memory).committed(own, position, epoch, now);
     }
 
-    /// How many of its transactions the instance remembers.
-    pub(super) fn reached(&self, own: InstanceId) -> u64 {
-        locked(&self.memory).reached(own)
+    /// An own transaction recorded something where nothing is admitted; so many did.
+    pub(super) fn put_aside(&self, own: InstanceId, aside: u64, now: BootInstant) {
+        locked(&self.memory).put_aside(own, aside, now);
+    }
+
+    /// What the instance remembers of its transactions, and of where they belong.
+    pub(super) fn remembered(&self, own: InstanceId) -> Remembered {
+        locked(&self.memory).remembered(own)
+    }
+
+    /// As if the lane had found it whole there.
+    #[cfg(test)]
+    pub(super) fn believe_whole_on(&self, server: Server) {
+        locked(&self.memory).believe_whole_on(server);
     }
 
     /// From now on it is looked at, and nothing is done about what is found.
@@ -164,6 +183,10 @@ pub(super) async fn assess(session: &Session, shared: &Shared) -> Result<bool, T
         let judgement = locked(&shared.ground.memory).judge(&found, &before, now.boottime);
         if judgement == Judgement::Whole {
             shared.saw_epoch(found.epoch);
+            if let Some(why) = outgrown(session).await? {
+                shared.ground.stand(Stands::Outgrown, Some(why));
+                return Ok(false);
+            }
             shared.ground.stand(Stands::Whole, None);
             return Ok(true);
         }
@@ -309,8 +332,10 @@ async fn open(session: &Session, shared: &Shared, accepted: u64) -> Result<bool,
 }
 
 async fn found(session: &Session) -> Result<Found, Trouble> {
-    const FOUND: &str = "SELECT g.system_now, g.timeline_now, g.epoch, g.system, g.timeline, g.doubt,
-        g.accepted, g.quiet_ms, g.quiet_here, g.ids, g.positions, g.dead, g.moved FROM fencepost.ground_1() g";
+    const FOUND: &str =
+        "SELECT g.system_now, g.timeline_now, g.epoch, g.system, g.timeline, g.doubt,
+        g.accepted, g.quiet_ms, g.quiet_here, g.ids, g.positions, g.dead, g.moved, g.asides
+        FROM fencepost.ground_1() g";
     let rows = session.rows(FOUND, &[]).await?;
     let row = rows.first().ok_or_else(nothing)?;
     let number = |at| Ok::<_, Trouble>(column::<i64>(row, at)?.cast_unsigned());
@@ -322,10 +347,13 @@ async fn found(session: &Session) -> Result<Found, Trouble> {
     let ids: Vec<Vec<u8>> = column(row, 9)?;
     let positions: Vec<i64> = column(row, 10)?;
     let dead: Vec<bool> = column(row, 11)?;
+    let asides: Vec<i64> = column(row, 13)?;
     let mut instances = BTreeMap::new();
-    for ((id, position), dead) in ids.iter().zip(positions).zip(dead) {
-        let position = position.cast_unsigned();
-        instances.insert(instance(id)?, Progress { position, dead });
+    let reached = positions.into_iter().zip(asides);
+    for ((id, reached), dead) in ids.iter().zip(reached).zip(dead) {
+        let (position, aside) = (reached.0.cast_unsigned(), reached.1.cast_unsigned());
+        let reached = Reached { position, aside };
+        instances.insert(instance(id)?, Progress { reached, dead });
     }
     Ok(Found {
         server: Server {

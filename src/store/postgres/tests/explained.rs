@@ -17,8 +17,8 @@ fn fill(database: &Database) {
              CASE WHEN n % 10 = 0 THEN 'UNCERTAIN' ELSE 'COMPLETED' END, n % 10 = 0,
              decode(md5((n % 503)::text), 'hex'), n, '', CASE WHEN n % 10 <> 0 THEN n END
          FROM generate_series(1, 40000) n;
-         INSERT INTO fencepost.events (operation, record)
-         SELECT identity, '' FROM fencepost.operations;
+         INSERT INTO fencepost.events (tenant, operation, record)
+         SELECT 't', identity, '' FROM fencepost.operations;
          INSERT INTO fencepost.twins (identity, tenant, upstream, principal, id, incarnation, record, first)
          SELECT identity, 't', 'u', '', '', 0, '', identity FROM fencepost.operations;
          ANALYZE fencepost.operations, fencepost.events, fencepost.twins",

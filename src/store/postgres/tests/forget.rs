@@ -139,7 +139,7 @@ async fn two_that_look_after_one_register_do_not_wait_for_each_other() {
     let other = a.backend.connector.connect().await.unwrap();
     other
         .script(&format!(
-            "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('{}', 5064650310776221557))",
+            "BEGIN; SELECT 1 FROM fencepost.forgotten WHERE tenant = '{}' FOR UPDATE",
             c::TENANT
         ))
         .await

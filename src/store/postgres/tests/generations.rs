@@ -12,7 +12,8 @@ use super::unknown::admission;
 use super::*;
 use crate::protocol::policy::{Order, Policy};
 use crate::protocol::rejection::Rejection;
-use crate::store::{Backend, Resent};
+use crate::store::about::Stands;
+use crate::store::{Backend, Resent, StoreError};
 
 /// What a next version would run. `write_2` and `view_2` have all that the first ones have, and a column more.
 const NEXT_FORMAT: &str = r"
@@ -36,7 +37,7 @@ const NEXT_FORMAT: &str = r"
         FROM pg_proc p, generate_series(1, p.pronargs) i WHERE p.oid = 'fencepost.write_1'::regproc;
         EXECUTE format('CREATE FUNCTION fencepost.write_2(%s) LANGUAGE plpgsql AS $body$
             BEGIN
-                SELECT w.position_now, w.closed, w.verdicts INTO position_now, closed, verdicts
+                SELECT w.* INTO position_now, closed, verdicts, aside_now
                 FROM fencepost.write_1(%s) w;
                 UPDATE fencepost.operations SET region = ''here'' WHERE identity = ANY (identities);
             END $body$', write_takes, array_to_string(passed, ', '));
@@ -53,6 +54,70 @@ fn newer() -> Wire {
     wire.say_instead("fencepost.write_1", "fencepost.write_2");
     wire.say_instead("fencepost.view_1", "fencepost.view_2");
     wire
+}
+
+/// What was made while the format was not settled is told from it, and left as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_register_of_no_released_version_is_refused() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    a.carry_out(&c::admit("a", A), c::applied()).await;
+    a.backend.close().await.unwrap();
+    database.query("ALTER TABLE fencepost.events DROP COLUMN tenant CASCADE");
+    let refused = try_sidecar(database.url(), 2).await.err().unwrap();
+    assert!(matches!(refused, OpenError::Unreleased), "{refused}");
+    let left = "SELECT count(*) FROM fencepost.operations";
+    assert_eq!(database.query(left), "1");
+}
+
+/// Whoever runs while a newer version takes the register over admits nothing from then on, and says why; what it
+/// has sent it still records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sidecar_that_runs_ends_admitting_where_the_next_format_needs_all_to_be_newer() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let (sent, other) = (on_r("sent", "1", A), c::admit("other", A));
+    let permit = a.granted(&sent).await;
+    assert!(a.backend.ready().await.is_ok());
+    database.query("UPDATE fencepost.register SET format = 2, used_from = 2");
+    // The very next one, whatever is remembered of the register.
+    let told = admission(&a.backend, &other).await;
+    assert!(matches!(told, Err(StoreError::Unavailable(_))), "{told:?}");
+    until("it says why", async || {
+        let why = a.backend.ready().await.err();
+        why.is_some_and(|why| {
+            why.to_string()
+                .contains("format 2, this version reads up to 1")
+        })
+    })
+    .await;
+    assert_eq!(a.backend.standing().unwrap().stands, Stands::Outgrown);
+    let written = "SELECT count(*) FROM fencepost.operations";
+    assert_eq!(database.query(written), "1");
+    let receipt = permit.finish(c::applied());
+    a.register.record(&receipt, c::at(900)).await.unwrap();
+    assert_eq!(a.state("sent").await, "COMPLETED");
+    // One whose functions the newer format does not have any more says the same.
+    database.query(
+        "UPDATE fencepost.register SET format = 3, used_from = 1;
+         ALTER FUNCTION fencepost.write_1 RENAME TO write_0",
+    );
+    until("it was looked at", async || {
+        a.backend.standing().unwrap().stands == Stands::Whole
+    })
+    .await;
+    database.query("UPDATE fencepost.register SET used_from = 3");
+    until("it says why", async || {
+        let why = a.backend.ready().await.err();
+        why.is_some_and(|why| why.to_string().contains("format 3"))
+    })
+    .await;
+    database.query(
+        "UPDATE fencepost.register SET format = 1, used_from = 1;
+         ALTER FUNCTION fencepost.write_0 RENAME TO write_1",
+    );
+    until("it admits again", async || a.backend.ready().await.is_ok()).await;
+    a.carry_out(&other, c::applied()).await;
 }
 
 fn on_r(id: &str, token: &str, by: InstanceId) -> Admit {

@@ -5,6 +5,7 @@
 //! how far instances had come, is made another's. That is all that an instance sees of a fail-over behind a
 //! pooler. Signs of life are given and read when a test says so.
 
+use super::super::life;
 use super::restored::{admits_nothing, ask, until_admits, until_closed};
 use super::*;
 use crate::protocol::rejection::Rejection;
@@ -12,7 +13,7 @@ use crate::store::postgres::accept_restored;
 use crate::store::{Backend, StoreError};
 
 /// As after a fail-over: all that is there was there on another timeline.
-const FAIL_OVER: &str =
+pub(super) const FAIL_OVER: &str =
     "UPDATE fencepost.ground SET timeline = 0; UPDATE fencepost.instances SET timeline = 0";
 
 /// As if that had not happened.
@@ -68,6 +69,41 @@ async fn after_a_fail_over_nobody_is_declared_dead_before_the_register_is_known_
     database.query(TAKE_BACK);
     assert_eq!(declare(&database, A), "1");
     until_admits(&b.backend).await;
+}
+
+/// Evidence of one that was declared dead, before it goes on as another: it counts, and is missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_dead_recorded_is_missed_when_it_is_lost() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let b = join(&database, B, LONG).await;
+    a.freeze().await;
+    let permit = a.granted(&c::admit("a", A)).await;
+    b.beat().await;
+    assert_eq!(declare(&database, A), "1");
+    let receipt = permit.finish(c::applied());
+    a.register.record(&receipt, c::at(900)).await.unwrap();
+    assert_eq!(a.state("a").await, "COMPLETED");
+    let aside = "UPDATE fencepost.instances SET aside = aside - 1 WHERE dead RETURNING aside";
+    assert!(database.query(aside).starts_with('0'));
+    a.backend.shared.ground.suspect();
+    let why = until_closed(&a.backend, "it could admit nothing").await;
+    assert!(why.contains(&A.to_string()), "{why}");
+}
+
+/// Whoever stops where the register is not known whole is still to say whether it misses anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_leaves_where_the_register_does_not_stand_is_told_that_it_has_not() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    a.freeze().await;
+    let leave = async || life::take_leave(&a.backend.shared, &a.backend.reader).await;
+    database.query("UPDATE fencepost.ground SET timeline = 0");
+    assert!(!leave().await.unwrap());
+    assert!(!is_dead(&database, A));
+    database.query("UPDATE fencepost.ground SET timeline = fencepost.timeline_1()");
+    assert!(leave().await.unwrap());
+    assert!(is_dead(&database, A));
 }
 
 /// The first write on the new ground would take the place of the one commit that is missing there.

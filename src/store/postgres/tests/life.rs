@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::protocol::operation::Effect;
-use crate::store::StoreError;
+use crate::store::{Backend, OperationQuery, StoreError};
 
 fn beats(database: &Database, of: InstanceId) -> i64 {
     let id = format!("{:032x}", of.0);
@@ -25,6 +25,39 @@ async fn what_an_instance_carried_that_froze_is_uncertain_once_it_is_declared_de
     let late = join(&database, C, LONG).await;
     assert!(late.takes_for_dead(A));
     assert!(!late.takes_for_dead(B));
+}
+
+/// However slow a listing is, and however many are asked for: who would wait for them is taken for dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_of_life_waits_for_no_listing() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    a.carry_out(&c::admit("a", A), c::applied()).await;
+    let slow = a.backend.connector.connect().await.unwrap();
+    let lock = "BEGIN; LOCK TABLE fencepost.operations, fencepost.fences IN ACCESS EXCLUSIVE MODE";
+    slow.script(lock).await.unwrap();
+    let mut listings = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let (one, two, three) = (a.backend.clone(), a.backend.clone(), a.backend.clone());
+        let all = OperationQuery {
+            limit: 1,
+            ..OperationQuery::default()
+        };
+        listings.spawn(async move { one.operations(&all).await.is_ok() });
+        listings.spawn(async move { two.resources(None, 1).await.is_ok() });
+        listings.spawn(async move { three.summary().await.is_ok() });
+    }
+    let waiting = "SELECT count(*) > 0 FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    until("one waits", async || database.query(waiting) == "t").await;
+    let before = beats(&database, A);
+    for _ in 0..3 {
+        let beat = tokio::time::timeout(Duration::from_secs(4), a.beat());
+        beat.await.expect("it waits for a listing");
+    }
+    assert_eq!(beats(&database, A), before + 3);
+    slow.script("ROLLBACK").await.unwrap();
+    assert_eq!(listings.join_all().await, [true; 6]);
 }
 
 /// Its transactions are signs of life.

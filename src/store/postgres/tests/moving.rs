@@ -200,22 +200,23 @@ async fn what_is_sealed_stays_sealed() {
 async fn an_owner_is_dead_to_every_tenant_that_it_carried_operations_of() {
     let database = shared().database();
     drop(sidecar(database.url(), 1).await);
-    database.query(
+    let owner = "0a".repeat(16);
+    database.query(&format!(
         "INSERT INTO fencepost.operations (identity, version, tenant, upstream, principal, id, incarnation,
              state, unsettled, owner, first_seen_wall_ms, record)
-         SELECT decode(md5(n::text), 'hex'), 1, 't' || n % 2, '', '', '', 0, 'INTENDED', true, '\\x0a', 0, ''
-         FROM generate_series(1, 4) n",
-    );
+         SELECT decode(md5(n::text), 'hex'), 1, 't' || n % 2, '', '', '', 0, 'INTENDED', true, '\\x{owner}', 0, ''
+         FROM generate_series(1, 4) n"
+    ));
     let session = super::super::moving::reached(&database.url(), None)
         .await
         .unwrap();
     super::super::moving::import::bury_owners(&session)
         .await
         .unwrap();
-    let dead = database.query(
+    let dead = database.query(&format!(
         "SELECT string_agg(tenant, ' ' ORDER BY tenant) FROM fencepost.instances
-         WHERE dead AND id = '\\x0a'",
-    );
+         WHERE dead AND id = '\\x{owner}'"
+    ));
     assert_eq!(dead, "t0 t1");
 }
 
@@ -293,6 +294,62 @@ async fn during_the_quiet_after_an_acceptance_nothing_is_exported() {
     assert!(!file.exists());
     until_closed(&running, "accepted by alice").await;
     assert_eq!(running.standing().unwrap().stands, Stands::Quiet);
+}
+
+/// Whoever needs it longest may start last: nothing is forgotten before that has told so anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_long_is_remembered_is_moved_too() {
+    let folder = TempDir::new().unwrap();
+    let (database, _) = exported(&folder).await;
+    database.query(
+        "UPDATE fencepost.forgotten SET remember_ms = 7000 + what WHERE tenant = 'payments';
+         INSERT INTO fencepost.forgotten (tenant, what, remember_ms) VALUES ('another', 1, 9), ('never', 0, 0)",
+    );
+    let file = folder.path().join("again.jsonl");
+    let moved = export(&database.url(), None, &file, &clock()).await;
+    assert_eq!(moved.unwrap().counts.memories, 2);
+    let told =
+        "SELECT tenant, what, remember_ms, passed, lap_ms FROM fencepost.forgotten ORDER BY 1, 2";
+    let to = shared().database();
+    assert_eq!(
+        import(&to.url(), None, &file)
+            .await
+            .unwrap()
+            .counts
+            .memories,
+        2
+    );
+    assert_eq!(
+        to.query(told),
+        "another|0|0|0|0\nanother|1|9|0|0\npayments|0|7000|0|0\npayments|1|7001|0|0"
+    );
+    // A file of before says nothing of it, and nobody has told anything there.
+    let text = fs::read_to_string(&file).unwrap();
+    let (before, rest) = text.split_once(",\"memories\":[").unwrap();
+    let (_, after) = rest.split_once(']').unwrap();
+    let text = format!("{before}{after}").replacen(",\"memories\":2", "", 1);
+    fs::write(&file, resealed(&text)).unwrap();
+    let to = shared().database();
+    assert_eq!(
+        import(&to.url(), None, &file)
+            .await
+            .unwrap()
+            .counts
+            .memories,
+        0
+    );
+    assert_eq!(to.query(told), "");
+}
+
+/// With the digest that the changed file has.
+fn resealed(text: &str) -> String {
+    let at = text.rfind("{\"end\"").unwrap();
+    let (lines, end) = text.split_at(at);
+    let digest = ring::digest::digest(&ring::digest::SHA256, lines.as_bytes());
+    let hex = |text: String, byte: &u8| format!("{text}{byte:02x}");
+    let digest = digest.as_ref().iter().fold(String::new(), hex);
+    let (head, _) = end.split_once("\"sha256\":\"").unwrap();
+    format!("{lines}{head}\"sha256\":\"{digest}\"}}}}\n")
 }
 
 /// A file has one age, and each tenant its own: what was settled a while ago is that old there.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use super::super::servers::{Postgres, Settings, Wire, waiting};
 use super::super::{PostgresBackend, accept_restored};
 use super::sidecar;
+use super::unknown::end_of;
+use super::verdicts::steer;
 use crate::clock::Clock;
-use crate::protocol::command::{Admit, Command, Record, Reply, Ruling};
+use crate::protocol::command::{Admit, Command, Record, Reply, Ruling, Steering};
 use crate::protocol::ids::InstanceId;
 use crate::protocol::rejection::Rejection;
 use crate::protocol::time::Millis;
@@ -218,6 +220,57 @@ async fn an_instance_that_cannot_confirm_leaves_it_to_a_person() {
     admits_nothing(&world.one, 1).await;
     assert_eq!(accepted(&world.url).await, 1);
     until_admits(&world.one).await;
+}
+
+/// Evidence and a cancel are recorded where nothing is admitted; another fail-over may lose them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_recorded_while_nothing_was_admitted_is_missed_after_another_fail_over() {
+    for loses in [true, false] {
+        let mut world = World::new().await;
+        let wire = Wire::to(world.primary.address());
+        let (near, far) = (world.wire.address(), wire.address());
+        let far = world.url.replace(&near.to_string(), &far.to_string());
+        let far = sidecar(far, 3).await;
+        let sent = c::admit("sent", InstanceId(1));
+        let record = end_of(&sent);
+        let ruling = ask(&world.one, sent).await.unwrap();
+        assert!(matches!(ruling, Ruling::Granted(_)), "{ruling:?}");
+        world.replica.until_caught_up_with(&world.primary);
+        // It is away, and says nothing; so the others wait.
+        wire.refuse();
+        wire.cut();
+        world.fail_over();
+        until_closed(&world.one, &InstanceId(3).to_string()).await;
+
+        let second = world.replica.replica();
+        second.until_caught_up_with(&world.replica);
+        if loses {
+            second.stop_receiving();
+        }
+        world.one.apply(record).await.unwrap();
+        let cancelled = world.one.apply(steer(Steering::Cancel)).await.unwrap();
+        assert!(matches!(cancelled, Reply::Steered(_)), "{cancelled:?}");
+        if !loses {
+            second.until_caught_up_with(&world.replica);
+        }
+        world.replica.kill();
+        second.promote();
+        world.wire.lead_to(second.address());
+        world.wire.cut();
+        // It comes back, and misses nothing of its own.
+        wire.lead_to(second.address());
+        wire.accept();
+        for (register, own) in [(&world.one, 1), (&world.other, 2), (&far, 3)] {
+            if loses {
+                until_closed(register, "while it could admit nothing").await;
+                admits_nothing(register, own).await;
+            } else {
+                until_admits(register).await;
+            }
+        }
+        let there = world.told("SELECT count(*) FROM fencepost.fences WHERE cancelled");
+        assert_eq!(there == "1", !loses, "{there} cancelled");
+    }
 }
 
 /// One whose death was declared before, by itself here, is known whole: the declaration came after all of its

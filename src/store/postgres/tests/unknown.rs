@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::super::servers::{Wire, shared, waiting};
 use super::{PostgresBackend, sidecar};
+use crate::clock::boottime;
 use crate::protocol::command::{Admit, Command, Record, Reply, Resolution, Resolved, Ruling};
 use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::operation::{Operation, State};
+use crate::protocol::time::Millis;
 use crate::store::conformance::commands as c;
 use crate::store::{Backend, StoreError};
 
@@ -164,6 +166,34 @@ async fn an_admission_that_nobody_waits_for_any_more_sends_nothing() {
         }
     };
     let state = tokio::time::timeout(deadline, settled).await.unwrap();
+    assert!(matches!(state, State::NotApplied(_)), "{state:?}");
+}
+
+/// A lane that nobody can ask any more tries again no more often than one that is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_in_doubt_when_nobody_is_left_is_settled_without_haste() {
+    let database = shared().database();
+    let wire = Wire::to(shared().address());
+    let register = sidecar(database.url_at(wire.address()), 1).await;
+    let looker = sidecar(database.url(), 2).await;
+    let admit = c::admit("a", OWN);
+    wire.refuse();
+    wire.lose_answer_to("write_1");
+    let error = admission(&register, &admit).await.unwrap_err();
+    assert!(matches!(error, StoreError::CommitUnknown(_)), "{error:?}");
+    // Only the lane is left, with its doubt.
+    let mut lane = std::mem::take(&mut *register.work.lock().unwrap());
+    drop(register);
+    let (begun, before) = (boottime(), wire.refused());
+    waiting::until("it has tried five times", || wire.refused() >= before + 5);
+    let took = boottime().since(begun);
+    assert!(took > Millis(900), "{took:?}");
+    // It ends when that is settled.
+    wire.accept();
+    tokio::time::timeout(waiting::PATIENCE, lane.join_next())
+        .await
+        .unwrap();
+    let state = stored(&looker, &admit.key).await.state;
     assert!(matches!(state, State::NotApplied(_)), "{state:?}");
 }
 

@@ -104,7 +104,7 @@ fn not_applied(id: &str) -> Command {
     Command::Resolve(c::resolve(&c::key(id), verdict))
 }
 
-fn steer(how: Steering) -> Command {
+pub(super) fn steer(how: Steering) -> Command {
     Command::Steer(Steer {
         resource: c::resource_key("r"),
         how,

@@ -66,6 +66,40 @@ async fn readers_go_where_the_lane_has_gone() {
     until("nobody is at the old one", async || there(&old) == "0").await;
 }
 
+/// The reader's connection breaks, the lane's to the old server does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lane_gives_up_a_session_of_a_server_that_others_have_left() {
+    let old = Postgres::start();
+    let new = old.replica();
+    let wire = Wire::to(old.address());
+    let database = old.database();
+    let register = sidecar(database.url_at(wire.address()), 1).await;
+    let first = c::admit("first", InstanceId(1));
+    admission(&register, &first).await.unwrap();
+    let found = stored(&register, &first.key).await.state;
+    assert_eq!(found, State::Intended);
+    new.until_caught_up_with(&old);
+    new.promote();
+    wire.lead_to(new.address());
+    end_sessions(
+        &old,
+        "query LIKE '%fencepost.events%' OR query LIKE '%beat_1%'",
+    );
+    // Whoever reads now is led to the new one; nobody writes.
+    let there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fencepost'";
+    until("nobody is at the old one", async || {
+        let _ = register.operation(&first.key, false).await;
+        old.query(there) == "0"
+    })
+    .await;
+    until_ready(&register).await;
+    admission(&register, &c::admit("second", InstanceId(1)))
+        .await
+        .unwrap();
+    let sql = "SELECT count(*) FROM fencepost.operations";
+    assert_eq!(psql(&database.url_at(new.address()), sql).unwrap(), "2");
+}
+
 /// A pooler leads the sign of life to another server than the one that the lane has looked at.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_another_server_says_of_signs_of_life_changes_nothing() {
@@ -95,7 +129,7 @@ async fn what_another_server_says_of_signs_of_life_changes_nothing() {
     let there = psql(&database.url_at(new.address()), &sql);
     there.unwrap_or_else(|why| panic!("{name}: {why}"));
     until("the pooler has arrived", async || {
-        a.backend.reader.summary().await.is_ok()
+        a.register.read().in_doubt(0, 1).await.is_ok()
     })
     .await;
     let told = a.try_beat().await;
@@ -108,6 +142,78 @@ async fn what_another_server_says_of_signs_of_life_changes_nothing() {
     })
     .await;
     drop(b);
+}
+
+/// A pooler leads one transaction back to the old primary, which was whole too and knows of no new epoch. Nothing
+/// was committed on the new one yet that would tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_is_admitted_on_no_other_server_than_the_one_that_was_found_whole() {
+    let old = Postgres::start();
+    let new = old.replica();
+    let wire = Wire::to(old.address());
+    let bouncer = Bouncer::start(wire.address(), Pool::default());
+    let database = old.database();
+    let url = database.url_at(bouncer.address());
+    let register = sidecar(url.clone(), A.0).await;
+    register.ready().await.unwrap();
+    new.until_caught_up_with(&old);
+    new.promote();
+    let lead = |server: &Postgres| {
+        wire.lead_to(server.address());
+        wire.cut();
+    };
+    lead(&new);
+    // It looks, as after a sign of life, and commits nothing.
+    until("it has noticed", async || {
+        register.shared.ground.suspect();
+        register.standing().unwrap().closed.is_some()
+    })
+    .await;
+    until("it has gone over", async || {
+        let standing = register.standing().unwrap();
+        standing.epochs_begun == 1 && standing.closed.is_none()
+    })
+    .await;
+    lead(&old);
+    until("the pooler has gone back", async || {
+        let there = "SELECT timeline FROM fencepost.ground WHERE timeline = fencepost.timeline_1()";
+        psql(&url, there).is_ok_and(|it| it == "1")
+    })
+    .await;
+    let told = admission(&register, &c::admit("contested", A)).await;
+    assert!(told.is_err(), "{told:?}");
+    let at = |server: &Postgres| {
+        let count = "SELECT count(*) FROM fencepost.operations";
+        psql(&database.url_at(server.address()), count).unwrap()
+    };
+    assert_eq!((at(&old).as_str(), at(&new).as_str()), ("0", "0"));
+}
+
+/// It is neither refused nor counted there: it is written where the lane finds the register.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_be_recorded_and_came_elsewhere_is_recorded_once_the_lane_has_looked() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let (careful, guessed) = (c::admit("careful", A), c::admit("guessed", A));
+    let permits = [a.granted(&careful).await, a.granted(&guessed).await];
+    let ground = &a.backend.shared.ground;
+    for (permit, id) in permits.into_iter().zip(["careful", "guessed"]) {
+        if id == "careful" {
+            // It remembers nothing of it.
+            ground.suspect();
+        }
+        a.backend.ready().await.unwrap();
+        ground.believe_whole_on(Server {
+            system: 1,
+            timeline: 1,
+        });
+        let receipt = permit.finish(c::applied());
+        a.register.record(&receipt, c::at(900)).await.unwrap();
+        assert_eq!(a.state(id).await, "COMPLETED");
+    }
+    let aside = "SELECT aside FROM fencepost.instances";
+    assert_eq!(database.query(aside), "0");
+    assert!(a.backend.standing().unwrap().closed.is_none());
 }
 
 /// Who is dead was read elsewhere; the transaction that relies on it asks the register that it writes to.

@@ -14,11 +14,11 @@ async fn a_moved_register_is_not_used_until_it_is_taken_back() {
     opening.complete("op-1").await;
     let to = elsewhere.path().join("moved.jsonl");
     // It must be stopped.
-    let error = export(options(dir.path()), &clock(), &to).unwrap_err();
+    let error = export(options(dir.path()), None, &clock(), &to).unwrap_err();
     let in_use = matches!(error, MoveError::Embedded(OpenError::InUse { .. }));
     assert!(in_use && !to.exists(), "{error:?}");
     opening.close().await;
-    let moved = export(options(dir.path()), &clock(), &to).unwrap();
+    let moved = export(options(dir.path()), None, &clock(), &to).unwrap();
     assert_eq!((moved.counts.operations, moved.counts.answers), (1, 1));
     let mode = fs::metadata(&to).unwrap().permissions().mode() & 0o777;
     assert_eq!(
@@ -30,7 +30,12 @@ async fn a_moved_register_is_not_used_until_it_is_taken_back() {
     // Nor one that is copied from it, nor exported once more.
     let copied = backup(dir.path(), &elsewhere.path().join("copy.db"), &clock());
     assert!(copied.is_err(), "{copied:?}");
-    let again = export(options(dir.path()), &clock(), &elsewhere.path().join("2"));
+    let again = export(
+        options(dir.path()),
+        None,
+        &clock(),
+        &elsewhere.path().join("2"),
+    );
     let moved = matches!(again, Err(MoveError::Embedded(OpenError::Moved { .. })));
     assert!(moved, "{again:?}");
 
@@ -61,11 +66,11 @@ async fn an_export_that_fails_moves_nothing() {
     opened(&dir).await.close().await;
     let taken = elsewhere.path().join("taken");
     fs::write(&taken, "something else").unwrap();
-    let error = export(options(dir.path()), &clock(), &taken).unwrap_err();
+    let error = export(options(dir.path()), None, &clock(), &taken).unwrap_err();
     assert!(matches!(error, MoveError::Taken { .. }), "{error:?}");
     assert_eq!(fs::read_to_string(&taken).unwrap(), "something else");
     let nowhere = elsewhere.path().join("no/such/directory");
-    let error = export(options(dir.path()), &clock(), &nowhere).unwrap_err();
+    let error = export(options(dir.path()), None, &clock(), &nowhere).unwrap_err();
     assert!(matches!(error, MoveError::File { .. }), "{error:?}");
     opened(&dir).await.close().await;
 }
@@ -77,7 +82,7 @@ async fn a_register_that_would_not_start_is_not_exported() {
     opened(&dir).await.close().await;
     fs::remove_file(dir.path().join("witness")).unwrap();
     let to = elsewhere.path().join("moved.jsonl");
-    let error = export(options(dir.path()), &clock(), &to).unwrap_err();
+    let error = export(options(dir.path()), None, &clock(), &to).unwrap_err();
     let restored = matches!(error, MoveError::Embedded(OpenError::Restored { .. }));
     assert!(restored && !to.exists(), "{error:?}");
     // One that was accepted waits first.
@@ -89,6 +94,6 @@ async fn a_register_that_would_not_start_is_not_exported() {
     };
     let opening = opened_with(asked, owner(INSTANCE)).await.unwrap();
     opening.close().await;
-    let error = export(options(dir.path()), &clock(), &to).unwrap_err();
+    let error = export(options(dir.path()), None, &clock(), &to).unwrap_err();
     assert!(matches!(error, MoveError::Quiet { .. }), "{error:?}");
 }

@@ -23,10 +23,7 @@ impl Memory {
     /// How far the other has come. Answers whether it went back.
     fn hears(&mut self, position: u64, now: BootInstant) -> bool {
         let before = self.seen();
-        let told = Progress {
-            position,
-            dead: false,
-        };
+        let told = alive(position);
         self.heard([(OTHER, told)].into_iter(), &before, now)
     }
 }
@@ -35,16 +32,27 @@ fn at(ms: u64) -> BootInstant {
     BootInstant(1_000_000 + ms)
 }
 
-fn found(server: Server, own: u64, other: u64) -> Found {
-    let progress = |position| Progress {
-        position,
+fn alive(position: u64) -> Progress {
+    Progress {
+        reached: Reached { position, aside: 0 },
         dead: false,
-    };
+    }
+}
+
+fn found(server: Server, own: u64, other: u64) -> Found {
     Found {
         server,
         recorded: HERE,
-        instances: [(OWN, progress(own)), (OTHER, progress(other))].into(),
+        instances: [(OWN, alive(own)), (OTHER, alive(other))].into(),
         ..Found::default()
+    }
+}
+
+impl Found {
+    /// As it is there, but for what is changed of the one.
+    fn but(mut self, of: InstanceId, change: impl FnOnce(&mut Progress)) -> Self {
+        self.instances.entry(of).and_modify(change);
+        self
     }
 }
 
@@ -141,7 +149,7 @@ fn what_was_accepted_is_quiet_by_the_own_clock_and_then_learned() {
         ..accepted.clone()
     };
     assert_eq!(memory.judges(&opened, at(120)), Judgement::Whole);
-    assert_eq!(memory.reached(OWN), 2);
+    assert_eq!(memory.reached(OWN).position, 2);
     // It had seen an epoch that the operator could not see.
     let mut ahead = remembering();
     ahead.committed(OWN, 5, 1, at(1));
@@ -167,12 +175,8 @@ fn whoever_commits_while_signs_are_read_did_not_go_back() {
     let mut memory = remembering();
     let before = memory.seen();
     memory.committed(OWN, 6, 0, at(2));
-    let told = Progress {
-        position: 5,
-        dead: false,
-    };
-    assert!(!memory.heard([(OWN, told)].into_iter(), &before, at(3)));
-    assert_eq!(memory.reached(OWN), 6);
+    assert!(!memory.heard([(OWN, alive(5))].into_iter(), &before, at(3)));
+    assert_eq!(memory.reached(OWN).position, 6);
 }
 
 /// A sign that came while the register was asked is later than what it answers.
@@ -183,7 +187,11 @@ fn whoever_went_on_meanwhile_did_not_go_back() {
     assert!(!memory.hears(12, at(2)));
     let judged = memory.judge(&found(HERE, 5, 11), &before, at(3));
     assert_eq!(judged, Judgement::Whole);
-    assert_eq!(memory.reached(OTHER), 12, "what was seen is not unlearned");
+    assert_eq!(
+        memory.reached(OTHER).position,
+        12,
+        "what was seen is not unlearned"
+    );
 }
 
 #[test]
@@ -234,4 +242,141 @@ fn nobody_goes_back_to_an_earlier_history() {
     assert!(matches!(judged, Judgement::Confirm { .. }), "{judged:?}");
     let judged = memory.judge(&found(HERE, 5, 9), &before, at(20));
     assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+}
+
+/// What they had committed when it was said counts for as long as their row is there.
+#[test]
+fn the_dead_are_missed_where_they_are_less_than_they_were() {
+    let mut memory = remembering();
+    let dead = found(HERE, 5, 9).but(OTHER, |it| it.dead = true);
+    assert_eq!(memory.judges(&dead, at(2)), Judgement::Whole);
+    assert_eq!(memory.judges(&dead, at(3)), Judgement::Whole);
+    let less = dead.clone().but(OTHER, |it| it.reached.position = 8);
+    let alive_again = found(HERE, 5, 9);
+    for found in [less, alive_again] {
+        let judged = memory.judges(&found, at(4));
+        assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+    }
+    let told = |dead, position| Progress {
+        dead,
+        ..alive(position)
+    };
+    for (told, is_missed) in [
+        (told(true, 9), false),
+        (told(true, 8), true),
+        (told(false, 9), true),
+    ] {
+        let before = memory.seen();
+        let missed = memory.heard([(OTHER, told)].into_iter(), &before, at(5));
+        assert_eq!(missed, is_missed, "{told:?}");
+    }
+}
+
+/// Recorded while nothing is admitted, and gone with another fail-over.
+#[test]
+fn what_was_recorded_aside_is_missed_by_whoever_saw_it() {
+    const AGAIN: Server = Server {
+        timeline: 3,
+        ..HERE
+    };
+    let mut recorder = remembering();
+    let mut onlooker = Memory::default();
+    onlooker.committed(OTHER, 9, 0, at(0));
+    let judged = onlooker.judges(&found(HERE, 5, 9), at(1));
+    assert_eq!(judged, Judgement::Whole);
+    let asked = |memory: &mut Memory, found: &Found, ms| {
+        let judged = memory.judges(found, at(ms));
+        assert!(matches!(judged, Judgement::Confirm { .. }), "{judged:?}");
+    };
+    asked(&mut recorder, &found(PROMOTED, 5, 9), 10);
+    recorder.put_aside(OWN, 1, at(11));
+    recorder.put_aside(OWN, 2, at(12));
+    assert_eq!(
+        recorder.reached(OWN),
+        Reached {
+            position: 5,
+            aside: 2
+        }
+    );
+    let recorded = |server, aside| found(server, 5, 9).but(OWN, |it| it.reached.aside = aside);
+    for memory in [&mut recorder, &mut onlooker] {
+        asked(memory, &recorded(PROMOTED, 2), 13);
+        // Signs of life tell nothing of it.
+        let before = memory.seen();
+        assert!(!memory.heard([(OWN, alive(5))].into_iter(), &before, at(14)));
+        let judged = memory.judges(&recorded(AGAIN, 1), at(15));
+        assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+        asked(memory, &recorded(AGAIN, 2), 16);
+    }
+}
+
+/// A doubt and a quiet may last for days, and whoever recorded something may be started again meanwhile.
+#[test]
+fn what_is_recorded_aside_during_a_doubt_or_a_quiet_is_missed_by_whoever_saw_it() {
+    const AGAIN: Server = Server {
+        timeline: 3,
+        ..HERE
+    };
+    let recorded = |server, aside| found(server, 5, 9).but(OWN, |it| it.reached.aside = aside);
+    let doubted = |server, aside| Found {
+        doubt: Some("commits are missing".to_owned()),
+        ..recorded(server, aside)
+    };
+    let quiet = |server, aside| Found {
+        accepted: 1,
+        epoch: 1,
+        quiet: Some(Millis(1_000)),
+        quiet_here: server == PROMOTED,
+        ..doubted(server, aside)
+    };
+    let states: [&dyn Fn(Server, u64) -> Found; 2] = [&doubted, &quiet];
+    for is_new in [false, true] {
+        for found in states {
+            let mut onlooker = if is_new {
+                Memory::default()
+            } else {
+                remembering()
+            };
+            onlooker.judges(&found(PROMOTED, 0), at(10));
+            onlooker.judges(&found(PROMOTED, 4), at(11));
+            let judged = onlooker.judges(&found(AGAIN, 3), at(12));
+            let Judgement::Close(differences) = judged else {
+                panic!("{judged:?}");
+            };
+            let missed = Difference::Aside {
+                instance: OWN,
+                remembered: 4,
+                found: 3,
+            };
+            assert_eq!(differences, [missed]);
+        }
+    }
+}
+
+/// What the person who accepted it gave up is not missed; what is recorded since is.
+#[test]
+fn a_quiet_begins_with_what_was_accepted() {
+    let mut memory = remembering();
+    memory.put_aside(OWN, 6, at(5));
+    let quiet = |aside| Found {
+        accepted: 1,
+        epoch: 1,
+        doubt: Some("accepted".to_owned()),
+        quiet: Some(Millis(1_000)),
+        quiet_here: true,
+        ..found(PROMOTED, 3, 9).but(OWN, |it| it.reached.aside = aside)
+    };
+    memory.judges(&quiet(2), at(10));
+    let reached = |position, aside| Reached { position, aside };
+    assert_eq!(memory.reached(OWN), reached(3, 2));
+    memory.put_aside(OWN, 3, at(11));
+    let open = |aside| Found {
+        doubt: None,
+        quiet: None,
+        recorded: PROMOTED,
+        ..quiet(aside)
+    };
+    let judged = memory.judges(&open(2), at(12));
+    assert!(matches!(judged, Judgement::Close(_)), "{judged:?}");
+    assert_eq!(memory.judges(&open(3), at(13)), Judgement::Whole);
 }
