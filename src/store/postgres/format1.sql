@@ -268,6 +268,11 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     verdicts := '{}';
+    -- What was waited for is looked at as it is then, and not as it was when the transaction began.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'the register is written at READ COMMITTED, and not at % (default_transaction_isolation)',
+            upper(current_setting('transaction_isolation')) USING ERRCODE = 'FP001';
+    END IF;
     UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead
     RETURNING position, aside INTO position_now, aside_now;
     alive := FOUND;
