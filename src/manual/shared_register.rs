@@ -123,7 +123,8 @@
 //! UPDATE fencepost.forgotten SET remember_ms = 0 WHERE tenant = 'payments';
 //! ```
 //!
-//! Until they start anew, the ones that run go by their own.
+//! The ones that run tell theirs again within ten seconds, as they do where a fail-over has lost what they had
+//! told; and after a fail-over nothing is forgotten before all of them had the time to.
 //!
 //! # Keys
 //!
