@@ -76,6 +76,38 @@ async fn what_a_tenant_left_that_starts_none_again_is_declared_dead_by_another()
     assert_eq!(b.backend.standing().unwrap().epochs_begun, 1);
 }
 
+/// Its limit is as long as a turn: whoever has just come to it has looked before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_is_longer_than_a_turn_passes_all_the_same() {
+    let database = database();
+    let gone = join_another(&database, C, LONG).await;
+    let clock = machine(7);
+    let b = join_with(&database, B, LONG, clock.clock()).await;
+    let other = join_with(&database, A, LONG, clock.clock()).await;
+    for party in [&gone, &b, &other] {
+        party.freeze().await;
+    }
+    let (mut life, mut others) = (b.life(), other.life());
+    let said = "SELECT count(*) FROM fencepost.silences";
+    let mut turns = Vec::new();
+    // It looks, and others do what is to be done, until its turn has come.
+    while turns.len() < 200 {
+        for life in [&mut others, &mut life] {
+            life.beat().await.unwrap();
+        }
+        let is_turn = b.backend.shared.is_warden();
+        turns.push(is_turn);
+        let looked = turns.len() > 12;
+        if looked && is_turn && !turns[turns.len() - 2] {
+            assert_eq!(database.query(said), "1", "{turns:?}");
+            return;
+        }
+        database.query("DELETE FROM fencepost.silences");
+        clock.pass(Millis(110_000));
+    }
+    panic!("its turn never came: {turns:?}");
+}
+
 /// By its own limit, however impatient others are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_tenants_instance_is_waited_for_as_long_as_it_has_told() {
