@@ -215,6 +215,10 @@ impl Backend for PostgresBackend {
         Box::pin(self.reader.summary())
     }
 
+    fn epoch(&self) -> Pending<'_, u64> {
+        Box::pin(self.reader.epoch())
+    }
+
     fn about(&self) -> Pending<'_, About> {
         Box::pin(self.reader.about())
     }
