@@ -52,7 +52,8 @@ END
 $body$;
 
 -- The server itself. It is the same for as long as a server's process lives, and reading it opens a file: so
--- each process of the server keeps it. Nothing that one may not do depends on what a session says here.
+-- each process of the server keeps it. A session may say otherwise here, and only deceives itself: what others
+-- depend on looks at the server (`bury_1`, `confirm_1`).
 CREATE FUNCTION fencepost.system_1() RETURNS bigint
 LANGUAGE plpgsql AS $body$
 DECLARE

@@ -165,6 +165,30 @@ async fn nobody_who_lives_is_declared_dead_by_saying_so() {
     assert!(!is_dead(&database, A));
 }
 
+/// A role that holds whatever lock it can, or says that it is on the server that the register was copied from.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_keeps_others_from_declaring_or_has_it_done_on_a_copy() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    kill(&a).await;
+    assert_eq!(bury(&database, A), "0");
+    let_pass(&database);
+    database.query("UPDATE fencepost.ground SET system = system + 1");
+    let id = format!("{:032x}", A.0);
+    let pretending = format!(
+        "SELECT set_config('fencepost.system', (SELECT g.system::text FROM fencepost.ground g), false);
+         SELECT count(*) FROM fencepost.strangers_1('x');
+         SELECT count(b) FROM fencepost.instances i, LATERAL fencepost.bury_1(ARRAY[i.id], ARRAY[i.beat],
+         ARRAY[i.position]) b WHERE i.id = '\\x{id}'"
+    );
+    let told = database.query(&pretending);
+    assert_eq!(told.lines().skip(1).collect::<Vec<_>>(), ["0", "0"]);
+    assert!(!is_dead(&database, A));
+    database.query("UPDATE fencepost.ground SET system = system - 1");
+    let held = "SELECT pg_advisory_lock(5064650310776221557)";
+    assert_eq!(bury_beside(&database, held), "1");
+}
+
 /// While another transaction has done that.
 fn bury_beside(database: &Database, held: &str) -> String {
     let (url, held) = (database.url(), held.to_owned());

@@ -260,6 +260,7 @@ async fn the_rest_is_refused() {
         "UPDATE fencepost.instances SET dead_after_ms = 0",
         "INSERT INTO fencepost.silences VALUES ('x', 0, 0, '-infinity')",
         "SELECT * FROM fencepost.silences",
+        "SELECT * FROM fencepost.burying FOR UPDATE",
         "SELECT fencepost.accept_1(0, 'me', 0)",
         "SELECT fencepost.move_1('away', 0)",
         "SELECT fencepost.take_back_1('me', 0)",
