@@ -12,6 +12,11 @@ CREATE ROLE fencepost_owner LOGIN PASSWORD 'OWNERS-PASSWORD';
 GRANT CONNECT, CREATE ON DATABASE fencepost TO fencepost_owner;
 CREATE ROLE payments_sidecar LOGIN PASSWORD 'SIDECARS-PASSWORD';
 GRANT CONNECT ON DATABASE fencepost TO payments_sidecar;
+-- A sidecar's transactions are never idle for longer than this. One that is left open on purpose can keep
+-- another tenant's dead sidecar from being declared dead until it is ended: a role can lift this limit for
+-- itself, so where tenants are not trusted the pooler between sets it too (pgbouncer:
+-- `idle_transaction_timeout`).
+ALTER ROLE payments_sidecar SET idle_in_transaction_session_timeout = '10s';
 
 -- 2. In a shell, now and for every new version of the tables:
 --      fencepost store migrate --config fencepost.yaml --register '${env:OWNERS_DATABASE_URL}'

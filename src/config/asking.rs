@@ -128,7 +128,9 @@ impl Query {
             None => {}
             Some(Content::Form(fields)) => all.extend(fields.iter().map(|(_, value)| value)),
             Some(Content::Json(members)) => {
-                members.iter().for_each(|(_, value)| value.list(&mut all));
+                for (_, value) in members {
+                    value.list(&mut all);
+                }
             }
         }
         all.into_iter()
@@ -139,7 +141,11 @@ impl Value {
     fn list<'v>(&'v self, all: &mut Vec<&'v Template>) {
         match self {
             Self::Text(template) => all.push(template),
-            Self::Object(members) => members.iter().for_each(|(_, value)| value.list(all)),
+            Self::Object(members) => {
+                for (_, value) in members {
+                    value.list(all);
+                }
+            }
         }
     }
 }

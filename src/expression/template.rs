@@ -129,7 +129,7 @@ impl Template {
 
     /// The text with its values as they are, for what encodes the whole of it.
     pub fn render_plainly(&self, facts: &RequestFacts<'_>) -> Result<String, Missing> {
-        self.write(facts, |out, value| out.push_str(value))
+        self.write(facts, String::push_str)
     }
 
     fn write(

@@ -25,7 +25,9 @@
 //! moved to where there is none.
 //!
 //! `fencepost store export --register URL` writes a shared register to such a file. It closes that register
-//! first: nothing is admitted by it any more, whoever still runs on it. What its sidecars learn afterwards of
+//! first: nothing is admitted by it any more, whoever still runs on it. Whether the file can be written, and
+//! whether this version knows the register's format, is found out before; if the export fails all the same, it
+//! says so, and is made again, or the register taken back. What its sidecars learn afterwards of
 //! what they had sent is recorded there and is not in the file; in the file those operations are in doubt, and
 //! are settled. It stays closed, whatever was decided on it before: an acceptance is refused, and names the
 //! file. `store take-back --register URL` says that the file is used nowhere; what was taken back admits once it

@@ -123,7 +123,8 @@
 //! UPDATE fencepost.forgotten SET remember_ms = 0 WHERE tenant = 'payments';
 //! ```
 //!
-//! Until they start anew, the ones that run go by their own.
+//! The ones that run tell theirs again within ten seconds, as they do where a fail-over has lost what they had
+//! told; and after a fail-over nothing is forgotten before all of them had the time to.
 //!
 //! # Keys
 //!
@@ -168,6 +169,7 @@
 //! | take the advisory lock of somebody else's equal requests without a key, whose number it sees while that is held (`pg_locks`) | `503` for these | the same |
 //! | take the advisory lock under which a register is opened | no sidecar starts, and `store migrate` waits | the same |
 //! | leave a transaction open in which it called a function of the ground | nobody confirms or accepts a fail-over | the same |
+//! | leave a transaction open in which it declared an instance dead (`bury_1`) that had been silent for its whole limit | nobody else declares any other tenant's instance dead, and that one, if it was only frozen, cannot write | the same |
 //! | leave any transaction open | vacuum of all tables waits, and they grow | the same |
 //! | write rows of its own that nobody can read, or an age beyond all bounds | `store export` or `import` of the register fails, and names the row | the owner deletes what is that tenant's |
 //! | use up connections, shared memory for locks, or the disk | `503` | an administrator frees them |
@@ -186,7 +188,8 @@
 //!
 //! `fencepost operations list|show|resolve` and `resources list|show` work straight in it, while sidecars are
 //! at work too: `--register '${env:DATABASE_URL}' --config FILE`, where the config brings keys and tenant.
-//! They take part as nobody's instance and admit nothing. Through a running instance (`--admin`, or
+//! They take part as nobody's instance and admit nothing; so what they write is counted by nobody, and a fail-over
+//! that loses it is not noticed by that: look again after one. Through a running instance (`--admin`, or
 //! `--config` alone) is better where one runs, since callers that wait there are woken.
 //!
 //! `store backup` is for the embedded register. A database is backed up with its own means, and its keys

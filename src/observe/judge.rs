@@ -108,8 +108,8 @@ impl Judge {
     }
 
     async fn read_epoch(&mut self) {
-        if let Ok(Ok(summary)) = timeout(PATIENCE, self.register.read().summary()).await {
-            self.epoch = summary.epoch;
+        if let Ok(Ok(epoch)) = timeout(PATIENCE, self.register.read().epoch()).await {
+            self.epoch = epoch;
         }
     }
 

@@ -136,6 +136,12 @@ pub trait Backend: Send + Sync + 'static {
         })
     }
 
+    /// The epoch in force, as far as that can be known without a transaction; soon told, however much there is
+    /// to count.
+    fn epoch(&self) -> Pending<'_, u64> {
+        Box::pin(async { Ok(self.summary().await?.epoch) })
+    }
+
     /// What the register says of itself.
     fn about(&self) -> Pending<'_, About> {
         Box::pin(async {

@@ -400,11 +400,7 @@ impl Inner {
                 "config_reloads",
                 "Configs read again while running, by what became of them",
             ),
-            callbacks: counted(
-                r,
-                "callbacks",
-                "Callbacks that came, by what was heard of them",
-            ),
+            callbacks: callbacks(r),
             upstream: histogram(
                 r,
                 "upstream_duration_seconds",
@@ -420,6 +416,11 @@ impl Inner {
             registry,
         }
     }
+}
+
+fn callbacks(registry: &mut Registry) -> Family<HeardLabels, Counter> {
+    let help = "Callbacks that came, by what was heard of them";
+    counted(registry, "callbacks", help)
 }
 
 fn counted<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {

@@ -142,14 +142,7 @@ pub(super) fn protect(
     let join = fields.or("join", DEFAULT_JOIN, |field| {
         field.read(DURATION, scalar::duration)
     });
-    let blind_retry = fields.or("blind_retry", Some(DEFAULT_BLIND_RETRY), |field| {
-        if field.raw_text() == Some("never") {
-            return Some(None);
-        }
-        field
-            .read("a duration (`5m`), or `never`", scalar::millis)
-            .map(Some)
-    });
+    let blind_retry = fields.or("blind_retry", Some(DEFAULT_BLIND_RETRY), blind_retry);
     let around = Around {
         capability: context.capability,
         path,
@@ -201,6 +194,14 @@ pub(super) fn protect(
         answer_limit,
         uncertain_status,
     }
+}
+
+fn blind_retry(field: &Field<'_>) -> Option<Option<Millis>> {
+    if field.raw_text() == Some("never") {
+        return Some(None);
+    }
+    let length = field.read("a duration (`5m`), or `never`", scalar::millis);
+    length.map(Some)
 }
 
 /// The rules of requests that are signed and left alone, without the key that would be put in: there is

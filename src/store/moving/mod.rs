@@ -94,6 +94,12 @@ pub enum MoveError {
         /// How long it goes on waiting.
         wait_ms: u64,
     },
+    /// The register was marked as moved, and the file is not there.
+    #[error(
+        "the register admits nothing any more, and nothing was exported. Export it again; or take it back \
+         (`fencepost store take-back`) and accept it (`fencepost store accept-restored`)"
+    )]
+    Stopped(#[source] Box<MoveError>),
     /// A record cannot be read, or the database failed meanwhile.
     #[error("the register was not moved")]
     Register(#[source] StoreError),

@@ -29,6 +29,11 @@ pub(in crate::store) struct Exporting {
 }
 
 impl Exporting {
+    /// Can the file be written? Asked before a register is stopped for it.
+    pub(in crate::store) fn probe(to: &Path) -> Result<(), MoveError> {
+        Self::begin(to, Counts::default()).map(drop)
+    }
+
     /// Begins a file that holds so much.
     pub(in crate::store) fn begin(to: &Path, announced: Counts) -> Result<Self, MoveError> {
         if to.exists() {

@@ -11,6 +11,9 @@
 //! to be put into it. Most are settled as soon as they are admitted. One that was not is passed, and stays
 //! until the next lap: its answer for twice as long as it must at most, its identity a day longer.
 //!
+//! What was told may be lost with a fail-over: each instance tells it again, and nothing is forgotten before
+//! everybody had the time to. One that comes new forgets at once, by what it finds told.
+//!
 //! What it does not do: give space back to the file system, or wait for locks that another instance holds to
 //! do the same.
 
@@ -20,6 +23,7 @@ use tokio::time::sleep;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::PostgresBackend;
+use super::life;
 use super::rows::Unreadable;
 use super::session::Session;
 use super::trouble::Trouble;
@@ -85,6 +89,34 @@ const IDENTITIES: &str = "
 const TOLD: &str = "
     SELECT s.looked_at, s.up_to IS NOT NULL, (SELECT count(*) FROM gone) FROM seen s";
 
+/// Looks after a change of the ground before anything is forgotten: meanwhile each instance has told again how
+/// long it wants everything remembered.
+const LOOKS: u32 = 3;
+
+/// Has everybody had the time to tell?
+#[derive(Debug, Default)]
+struct Settling {
+    on: Option<u64>,
+    /// Looks that found nothing changed; `None`: nothing has changed since the start.
+    looks: Option<u32>,
+}
+
+impl Settling {
+    /// Looks at where it stands, every [`EVERY`].
+    fn look(&mut self, on: Option<u64>) {
+        if self.on == on && on.is_some() {
+            self.looks = self.looks.map(|it| it.saturating_add(1));
+        } else if self.on.is_some() || on.is_none() {
+            self.looks = Some(0);
+        }
+        self.on = on;
+    }
+
+    fn is_over(&self) -> bool {
+        self.on.is_some() && self.looks.is_none_or(|it| it >= LOOKS)
+    }
+}
+
 /// What is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
@@ -115,9 +147,15 @@ impl PostgresBackend {
     pub async fn keep(&self, purged: impl Fn(Purged)) {
         let mut session = None;
         let mut forgotten = Purged::default();
+        let mut settling = Settling::default();
+        let mut goes_on = false;
         while !self.errands.is_closed() {
+            if !goes_on {
+                settling.look(self.ground());
+                self.remind().await;
+            }
             let mut more = false;
-            if self.shared.is_warden() {
+            if self.shared.is_warden() && settling.is_over() {
                 match self.tend(&mut session).await {
                     Ok(tended) => {
                         purged(tended.purged);
@@ -129,6 +167,7 @@ impl PostgresBackend {
                     }
                 }
             }
+            goes_on = more;
             if more {
                 sleep(PAUSE).await;
                 continue;
@@ -144,6 +183,20 @@ impl PostgresBackend {
             session = None;
             sleep(EVERY).await;
         }
+    }
+
+    /// Whoever forgets goes by what is told: and what was told may have been lost with a fail-over.
+    pub(super) async fn remind(&self) {
+        if let Err(trouble) = life::tell_memory(&self.reader, self.remember).await {
+            let error = trouble.into_store_error();
+            tracing::debug!(error = %error, "it was not told how long anything is remembered");
+        }
+    }
+
+    /// The epoch that admits; `None`: nothing does.
+    fn ground(&self) -> Option<u64> {
+        let is_open = self.shared.ground.closed().is_none();
+        is_open.then(|| self.shared.epoch())
     }
 
     /// Looks after the register once, over a connection of its own.
@@ -294,5 +347,30 @@ impl What {
             Self::Identities => IDENTITIES,
         };
         format!("{NEXT}{gone}{TOLD}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_forgotten_until_all_have_told_again() {
+        let mut settling = Settling::default();
+        let mut look = |on| {
+            settling.look(on);
+            settling.is_over()
+        };
+        assert!(look(Some(1)), "at the start");
+        assert!(look(Some(1)));
+        for changed in [Some(2), None] {
+            assert!(!look(changed));
+            assert_eq!([look(Some(3)), look(Some(3))], [false; 2], "{changed:?}");
+        }
+        assert_eq!([look(Some(3)), look(Some(3))], [false, true]);
+        let mut closed = Settling::default();
+        closed.look(None);
+        closed.look(Some(1));
+        assert!(!closed.is_over());
     }
 }

@@ -3,8 +3,9 @@
 -- What always holds: records are the truth; the columns beside them are there to find rows by, to guard
 -- writes by (`version`), and for an operator with psql. Identities and names are bytes: they are compared
 -- as they are, and may hold what a text may not. What a tenant's role can write is unique within that tenant
--- only, and looked for there: a role that makes a row up, under whatever identity, stands in no other's way. A function that is called by a released binary is never
--- changed: another version of it gets another name, so that two versions of the binary work side by side.
+-- only, and looked for there: a role that makes a row up, under whatever identity, stands in no other's way.
+-- A function that is called by a released binary is never changed: another version of it gets another name, so
+-- that two versions of the binary work side by side.
 --
 -- What it does not do: decide anything. A function checks that what was decided on is still so, and writes.
 
@@ -41,9 +42,9 @@ CREATE TABLE fencepost.ages (
     read_wall_ms bigint NOT NULL
 );
 
--- How far what is old of a tenant was forgotten: answers (0) and identities (1), by the sequence of operations. A lap ends
--- where everything is young; what was not old enough when it was passed waits for the next one. `remember_ms`:
--- the longest that any sidecar of the tenant has ever told to remember it; only a person lowers that.
+-- How far what is old of a tenant was forgotten: answers (0) and identities (1), by the sequence of operations.
+-- A lap ends where everything is young; what was not old enough when it was passed waits for the next one.
+-- `remember_ms`: the longest that any sidecar of the tenant has ever told to remember it; only a person lowers that.
 CREATE TABLE fencepost.forgotten (
     tenant text COLLATE "C",
     what smallint,
@@ -65,9 +66,9 @@ CREATE TABLE fencepost.history (
 );
 
 -- One row for each start of a sidecar. `position` counts its transactions, each of which writes it: so
--- whoever declares an instance dead waits for what it is just committing, and it commits nothing after. `aside`
--- counts those that recorded something while nothing was admitted. One
--- that carried operations of several tenants into a register that was moved is dead to each of them.
+-- whoever declares an instance dead waits for what it is just committing, and it admits nothing after. `aside`
+-- counts those that recorded something while nothing was admitted, or after it was declared dead. One that
+-- carried operations of several tenants into a register that was moved is dead to each of them.
 CREATE TABLE fencepost.instances (
     -- All instances read all ids.
     id bytea CHECK (octet_length(id) = 16),
@@ -98,8 +99,8 @@ CREATE TABLE fencepost.fences (
 ) WITH (fillfactor = 70);
 
 -- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Anybody can
--- reckon it, so it is one of its tenant only. Whoever reads a row compares what it stands for. `keyless`: what equal requests without a key have in common.
--- `settled_ms` is the age of its tenant when it was settled.
+-- reckon it, so it is one of its tenant only. Whoever reads a row compares what it stands for. `keyless`: what
+-- equal requests without a key have in common. `settled_ms` is the age of its tenant when it was settled.
 CREATE TABLE fencepost.operations (
     tenant text COLLATE "C",
     identity bytea,
@@ -267,12 +268,16 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
+    -- What was waited for is looked at as it is then, and not as it was when the transaction began.
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'the register is written at READ COMMITTED, and not at % (default_transaction_isolation)',
+            upper(current_setting('transaction_isolation')) USING ERRCODE = 'FP001';
+    END IF;
     verdicts := '{}';
     UPDATE fencepost.instances SET position = position + 1 WHERE id = own AND NOT dead
     RETURNING position, aside INTO position_now, aside_now;
     alive := FOUND;
-    -- A pooler leads each transaction where it will. One server that an instance has found the register whole on is
-    -- not another, whatever stands there: the old primary lives on, and was whole too.
+    -- A pooler leads each transaction where it will: to an old primary that lives on, and was whole too.
     elsewhere := reached[4] IS NOT NULL
         AND (here IS DISTINCT FROM reached[4] OR fencepost.system_1() IS DISTINCT FROM reached[3]);
     SELECT r.epoch,
@@ -283,8 +288,7 @@ BEGIN
     WHERE r.single = 1 AND g.single = 1;
     IF closed OR NOT alive THEN
         -- What is recorded on closed ground is counted aside: it would take the place of a commit that was lost,
-        -- and hide that it was. Nor does it take the place of one of its own kind. So is what an instance records
-        -- that is declared dead.
+        -- or of one aside, and hide that it was. So is what an instance records that is declared dead.
         UPDATE fencepost.instances
         SET position = position - CASE WHEN alive THEN 1 ELSE 0 END,
             aside = aside + CASE WHEN false = ANY (admits) AND NOT elsewhere AND aside >= reached[2] THEN 1

@@ -36,6 +36,7 @@ CREATE TABLE fencepost.ground (
 -- Of each instance that was not dead where another timeline begins: does it find all that it remembers?
 CREATE TABLE fencepost.confirmations (
     instance bytea PRIMARY KEY,
+    tenant text NOT NULL,
     confirmed boolean NOT NULL
 );
 
@@ -51,7 +52,8 @@ END
 $body$;
 
 -- The server itself. It is the same for as long as a server's process lives, and reading it opens a file: so
--- each process of the server keeps it. Nothing that one may not do depends on what a session says here.
+-- each process of the server keeps it. A session may say otherwise here, and only deceives itself: what others
+-- depend on looks at the server (`bury_1`, `confirm_1`).
 CREATE FUNCTION fencepost.system_1() RETURNS bigint
 LANGUAGE plpgsql AS $body$
 DECLARE
@@ -97,7 +99,10 @@ BEGIN
     WHERE r.single = 1 AND g.single = 1;
     SELECT coalesce(array_agg(i.id ORDER BY i.id), '{}'), coalesce(array_agg(i.position ORDER BY i.id), '{}'),
            coalesce(array_agg(i.dead ORDER BY i.id), '{}'), coalesce(array_agg(i.aside ORDER BY i.id), '{}')
-    INTO ids, positions, dead, asides FROM fencepost.instances i;
+    INTO ids, positions, dead, asides
+    -- One that is dead to several tenants is one.
+    FROM (SELECT k.id, max(k.position) AS position, bool_or(k.dead) AS dead, max(k.aside) AS aside
+          FROM fencepost.instances k GROUP BY k.id) i;
 END
 $body$;
 
@@ -158,12 +163,11 @@ BEGIN
     IF found.noticed IS DISTINCT FROM here THEN
         UPDATE fencepost.ground g SET noticed = here;
         DELETE FROM fencepost.confirmations;
-        INSERT INTO fencepost.confirmations (instance, confirmed)
-        SELECT i.id, false FROM fencepost.instances i WHERE NOT i.dead AND i.timeline IS DISTINCT FROM here;
+        INSERT INTO fencepost.confirmations (instance, tenant, confirmed)
+        SELECT i.id, i.tenant, false FROM fencepost.instances i WHERE NOT i.dead AND i.timeline IS DISTINCT FROM here;
     END IF;
     UPDATE fencepost.confirmations c SET confirmed = true
-    FROM fencepost.instances i
-    WHERE c.instance = ANY (own) AND i.id = c.instance AND (whose IS NULL OR i.tenant = whose);
+    WHERE c.instance = ANY (own) AND (whose IS NULL OR c.tenant = whose);
     SELECT coalesce(array_agg(c.instance) FILTER (WHERE NOT c.confirmed), '{}'),
            count(*) FILTER (WHERE c.confirmed)
     INTO missing, witnesses FROM fencepost.confirmations c;

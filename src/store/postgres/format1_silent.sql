@@ -7,6 +7,10 @@
 -- instance does outruns it, and nothing but the mark is changed: what it left is for its own tenant. A role
 -- learns of another tenant's instances what it may know already: ids, and how much they have done.
 --
+-- Whoever says so and does not end his transaction holds the row of whom he declares dead: nobody else declares
+-- that one dead meanwhile, and it does not come back to write. That a role does so on purpose no function
+-- prevents; a limit for idle transactions that such a role cannot lift does (`config/postgres-roles.sql`).
+--
 -- What it does not do: settle. A mark that was wrong is a right to settle, and what the instance says late is
 -- late evidence, as contract §8 has it.
 
@@ -24,13 +28,28 @@ CREATE TABLE fencepost.silences (
     since timestamptz NOT NULL
 );
 
+-- Whose turn it is to declare: who has its row. No role can reach it but by way of `bury_1`, where an advisory lock
+-- could be held by anybody for ever.
+CREATE TABLE fencepost.burying (single smallint PRIMARY KEY CHECK (single = 1));
+INSERT INTO fencepost.burying (single) VALUES (1);
+
+-- As `firm_1`, by the server's own word: the session's may be its role's.
+CREATE FUNCTION fencepost.firm_here_1() RETURNS boolean
+LANGUAGE plpgsql AS $body$
+BEGIN
+    RETURN coalesce((SELECT g.doubt IS NULL AND g.timeline = fencepost.timeline_1()
+                         AND g.system = s.system_identifier
+                     FROM fencepost.ground g CROSS JOIN pg_control_system() s WHERE g.single = 1), false);
+END
+$body$;
+
 -- Signs of life of other tenants' instances, and how long each is waited for. Where the register does not stand
 -- there are none: what is read there says nothing of anybody.
 CREATE FUNCTION fencepost.strangers_1(whose text)
 RETURNS TABLE (id bytea, beat bigint, "position" bigint, limit_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $body$
 BEGIN
-    IF NOT fencepost.firm_1() THEN
+    IF NOT fencepost.firm_here_1() THEN
         RETURN;
     END IF;
     -- A tenant that waits for ever for its own is not waited for by others.
@@ -49,8 +68,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $body$
 DECLARE
     silent record;
 BEGIN
-    -- "Fencepost", and one.
-    IF NOT fencepost.firm_1() OR NOT pg_try_advisory_xact_lock(5064650310776221557) THEN
+    PERFORM 1 FROM fencepost.burying b WHERE b.single = 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND OR NOT fencepost.firm_here_1() THEN
         RETURN;
     END IF;
     DELETE FROM fencepost.silences s
@@ -98,8 +117,7 @@ BEGIN
     INTO ids, names, of_tenants
     FROM fencepost.ground g CROSS JOIN fencepost.confirmations c
     -- One that was marked since is waited for all the same.
-    JOIN LATERAL (SELECT k.* FROM fencepost.instances k WHERE k.id = c.instance
-                  ORDER BY k.dead LIMIT 1) i ON true
+    JOIN fencepost.instances i ON i.id = c.instance AND i.tenant = c.tenant
     WHERE g.single = 1 AND g.doubt IS NULL AND g.noticed = fencepost.timeline_1() AND NOT c.confirmed;
 END
 $body$;

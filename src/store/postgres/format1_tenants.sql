@@ -45,6 +45,22 @@ CREATE POLICY own_tenant ON fencepost.twins
 CREATE POLICY own_tenant ON fencepost.events
     USING (tenant = (SELECT m.tenant FROM fencepost.members m WHERE m.role = current_user));
 
+-- The index on living instances keeps a role from the id of one that lives. Nor does it take that of another
+-- tenant's dead one, which row-level security hides from it: that would seem to have come alive again.
+CREATE FUNCTION fencepost.is_new_1() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $body$
+BEGIN
+    PERFORM 1 FROM fencepost.instances i WHERE i.id = new.id AND i.tenant <> new.tenant;
+    IF FOUND THEN
+        RAISE unique_violation USING MESSAGE = 'the id of this instance is, or was, that of another tenant''s';
+    END IF;
+    RETURN new;
+END
+$body$;
+
+CREATE TRIGGER new_instances BEFORE INSERT ON fencepost.instances
+    FOR EACH ROW WHEN (NOT new.dead) EXECUTE FUNCTION fencepost.is_new_1();
+
 -- Lets a role in as a sidecar of a tenant, with what a sidecar needs and nothing else. Again after every
 -- change of the format: it grants what that format needs. A role that had another tenant has this one.
 CREATE FUNCTION fencepost.let_in(whom name, whose text) RETURNS void

@@ -21,6 +21,7 @@ mod guess;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
@@ -40,6 +41,7 @@ use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::void::{VoidEnd, VoidReply, Voided};
 use crate::store::StoreError;
 use ask::{granted, refuse};
+use careful::BEGIN;
 
 /// Commands that one transaction takes at most: bounds how long the first of them waits.
 const BATCH: usize = 128;
@@ -391,7 +393,14 @@ impl Lane {
             return Err(StoreError::Unavailable("no connection".to_owned()));
         };
         let epoch = self.memory.epoch;
-        let proved = self.write(session, &Columns::default(), epoch).await;
+        let columns = Columns::default();
+        let (begun, proved, ended) = future::join3(
+            session.script(BEGIN),
+            self.write(session, &columns, epoch),
+            session.script("COMMIT"),
+        )
+        .await;
+        let proved = begun.and(proved).and_then(|it| ended.map(|()| it));
         match proved {
             Ok(written) => {
                 self.note(&written, epoch);

@@ -2,12 +2,13 @@
 //!
 //! What always holds: signs of life never wait behind a listing, however slow it is: an instance whose operators
 //! look for something would be taken for dead. That third connection is there for as long as a listing takes,
-//! and one listing of a process at a time has it. A listing is one transaction, so that a pooler gives it one
+//! and one listing of a process at a time has it, which the others wait for, and no longer than for a statement. A listing is one transaction, so that a pooler gives it one
 //! connection of the server, which ends it where nobody waits any more.
 //!
 //! What it does not do: read what a decision needs (`read`).
 
 use tokio::sync::MutexGuard;
+use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::read::{OPERATION, Reader};
@@ -37,7 +38,10 @@ impl Listing<'_> {
 impl Reader {
     /// A connection to the server that the lane writes to.
     async fn listing(&self) -> Result<Listing<'_>, Trouble> {
-        let turn = self.listing.lock().await;
+        let turn = timeout(PATIENCE, self.listing.lock()).await;
+        let busy =
+            |_| Trouble::Refused("others list for long, and it is waited for no longer".to_owned());
+        let turn = turn.map_err(busy)?;
         let session = self.connector.connect().await?;
         let limit = PATIENCE.as_millis();
         let begin = format!(

@@ -23,7 +23,8 @@
 //!   of it is ever applied to what came later.
 //!
 //! A reply that writes nothing (a replay, a refusal) is one of a single snapshot, and was right at its
-//! moment. READ COMMITTED is enough for all of it; nothing is serialised by the database beyond rows.
+//! moment. READ COMMITTED is enough for all of it, and demanded (`write_1`): whoever has waited for a row looks
+//! at what stands then. Nothing is serialised by the database beyond rows.
 //!
 //! What always holds: a reply is handed out only after its transaction has committed. On the happy path a
 //! durable step is one statement, one round trip; concurrent steps share a transaction. Two connections carry
@@ -217,6 +218,10 @@ impl Backend for PostgresBackend {
 
     fn pressing(&self) -> Pending<'_, Pressing> {
         Box::pin(self.reader.pressing())
+    }
+
+    fn epoch(&self) -> Pending<'_, u64> {
+        Box::pin(self.reader.epoch())
     }
 
     fn about(&self) -> Pending<'_, About> {

@@ -288,6 +288,18 @@ impl Reader {
         .await
     }
 
+    pub(super) async fn epoch(&self) -> Result<u64, StoreError> {
+        const EPOCH: &str = "SELECT r.epoch FROM fencepost.register r WHERE r.single = 1";
+        self.read(async {
+            let rows = self.rows(EPOCH, &[]).await?;
+            let absent = || Unreadable(StoreError::Corrupt("the register has no row".to_owned()));
+            let row = rows.first().ok_or_else(absent)?;
+            let epoch: i64 = row.try_get(0).map_err(Unreadable::from)?;
+            Ok(epoch.cast_unsigned())
+        })
+        .await
+    }
+
     pub(super) async fn found(
         &self,
         statement: &str,

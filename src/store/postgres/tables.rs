@@ -27,10 +27,9 @@ const GROUND: &str = concat!(
 
 pub(super) async fn holds_tables(session: &Session) -> Result<bool, OpenError> {
     const FOUND: &str = "SELECT to_regclass('fencepost.register') IS NOT NULL";
-    // Where the tenant was not yet part of every key.
-    const EARLIER: &str = "SELECT 1 FROM fencepost.register r WHERE r.format = 1 AND NOT EXISTS (
-        SELECT 1 FROM pg_attribute a WHERE a.attrelid = to_regclass('fencepost.events')
-            AND a.attname = 'tenant' AND NOT a.attisdropped)";
+    // Without what was added to the tables last before they were settled.
+    const EARLIER: &str = "SELECT 1 FROM fencepost.register r
+        WHERE r.format = 1 AND to_regclass('fencepost.burying') IS NULL";
     let found = session.rows(FOUND, &[]).await?;
     let found = found.first().map(|row| row.try_get(0)).transpose();
     if !found.map_err(Unreadable::from)?.unwrap_or(false) {

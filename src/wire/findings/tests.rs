@@ -47,18 +47,16 @@ fn answered(status: u16, own: &[(&'static str, &'static str)], body: &'static st
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
-fn condition(text: &str) -> Option<FoundCondition> {
-    Some(FoundCondition::parse(text).unwrap())
+fn condition(text: &str) -> FoundCondition {
+    FoundCondition::parse(text).unwrap()
 }
 
 fn look_up() -> LookUp {
     LookUp {
         name: "look_up".to_owned(),
         query: query(),
-        applied: condition("response.status == 200 && response.body.n > 0"),
-        not_applied: condition(
-            "response.status == 200 && response.body.n <= 0 || response.body.both",
-        ),
+        applied: Some(condition("response.status == 200 && response.body.n > 0")),
+        not_applied: Some(condition("response.status == 200 && response.body.n <= 0 || response.body.both")),
         pages: Some(Pages {
             parameter: "after".to_owned(),
             next: Pick::of_found("response.body.next").unwrap(),

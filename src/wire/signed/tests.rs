@@ -27,10 +27,8 @@ fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
 fn hex_hmac(secret: &str, text: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, text.as_bytes());
-    tag.as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let digits = tag.as_ref().iter();
+    digits.fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
 }
 
 /// The example of GitHub's documentation.

@@ -64,11 +64,8 @@ effects:
     fn callback(&self, body: &str) -> Call {
         let key = hmac::Key::new(hmac::HMAC_SHA256, b"hooks-secret");
         let tag = hmac::sign(&key, body.as_bytes());
-        let digits: String = tag
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digits = tag.as_ref().iter();
+        let digits = digits.fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
         Call::new(self.hooks, "POST", "/hooks/payments?x=1")
             .field("x-signature", &format!("sha256={digits}"))
             .json(body)

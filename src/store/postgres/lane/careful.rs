@@ -34,7 +34,8 @@ const TRIES: usize = 12;
 
 /// A transaction that has locked fences and goes no further, because this process stands still, is ended by the
 /// server: others wait for those fences. Longer than any statement is waited for here.
-const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
+pub(super) const BEGIN: &str =
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
 impl Lane {
     /// In a transaction that has read everything. Until every command is answered, in doubt, or has lost

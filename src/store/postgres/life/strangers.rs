@@ -3,7 +3,7 @@
 //! What always holds: the same rule as for the own (`protocol::pulse`), by a limit that is never shorter than
 //! the one that the instance has told; and the database counts as long by its own clock before it believes
 //! it (`bury_1`), because whoever says so is not of that tenant. What it did meanwhile outruns the declaration.
-//! One of each tenant does it, since nobody is in a hurry. Were it done by nobody, everybody would wait
+//! All of a tenant look, and one says it, since nobody is in a hurry. Were it done by nobody, everybody would wait
 //! after the next fail-over for the word of an instance that was killed long ago.
 //!
 //! What it does not do: settle what they left: that is for their own tenant, whenever it comes.
@@ -44,10 +44,7 @@ impl Life {
     pub(super) async fn look_at_strangers(&mut self) -> Result<(), Trouble> {
         const SIGNS: &str =
             "SELECT s.id, s.beat, s.position, s.limit_ms FROM fencepost.strangers_1($1) s";
-        if !self.shared.is_warden() {
-            self.strangers.forget();
-            return Ok(());
-        }
+        // Looked at whoever's turn it is: a limit may be longer than a turn, and none would ever see it pass.
         let asked = self.shared.clock.boottime();
         let least = self.limit.max(SILENCE);
         let is_early = |looked| asked.since(looked).0 < least.0.div_euclid(LOOKS);
@@ -76,7 +73,10 @@ impl Life {
             };
             self.strangers.pulses.insert(instance, (pulse, limit));
         }
-        self.bury_strangers().await
+        if self.shared.is_warden() {
+            self.bury_strangers().await?;
+        }
+        Ok(())
     }
 
     async fn bury_strangers(&mut self) -> Result<(), Trouble> {

@@ -26,6 +26,8 @@ use crate::store::moving::{
 /// Rows that are fetched at once.
 const FETCH: &str = "FETCH 500 FROM moving";
 
+const FORMAT_FOUND: &str = "SELECT r.format FROM fencepost.register r";
+
 /// How long tenants have what is settled remembered, where any of their sidecars has told.
 const MEMORIES: &str = "SELECT f.tenant, coalesce(max(f.remember_ms) FILTER (WHERE f.what = 0), 0),
     coalesce(max(f.remember_ms) FILTER (WHERE f.what = 1), 0)
@@ -48,20 +50,30 @@ pub async fn export(
     if !holds_tables(&session).await? {
         return Err(OpenError::Absent.into());
     }
+    // What is in the way is found before anybody is stopped.
+    let rows = session.rows(FORMAT_FOUND, &[]).await?;
+    readable(rows.first().ok_or(OpenError::Absent)?)?;
+    Exporting::probe(to)?;
     close(&session, to, clock).await?;
+    let written = snapshot(&session, to).await;
+    written.map_err(|why| MoveError::Stopped(Box::new(why)))
+}
+
+async fn snapshot(session: &Session, to: &Path) -> Result<Moved, MoveError> {
+    // Every transaction of an instance writes its row before it looks at the ground.
+    const WAIT: &str = "BEGIN; LOCK TABLE fencepost.instances IN SHARE MODE; COMMIT";
+    session.script(WAIT).await?;
     session
         .script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         .await?;
-    let moved = write(&session, to).await?;
+    let moved = write(session, to).await?;
     session.script("COMMIT").await?;
     Ok(moved)
 }
 
-/// From then on no admission is written, and none is on its way.
+/// From then on no admission is written that had not looked at the ground before.
 async fn close(session: &Session, to: &Path, clock: &Clock) -> Result<(), MoveError> {
     const CLOSE: &str = "SELECT fencepost.move_1($1, $2)";
-    // Every transaction of an instance writes its row before it looks at the ground.
-    const WAIT: &str = "BEGIN; LOCK TABLE fencepost.instances IN SHARE MODE; COMMIT";
     let why = format!("moved: everything is exported to {}", to.display());
     let wall = clock.now().wall_ms.cast_signed();
     let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&why, Type::TEXT), (&wall, Type::INT8)];
@@ -73,7 +85,6 @@ async fn close(session: &Session, to: &Path, clock: &Clock) -> Result<(), MoveEr
             wait_ms: quiet.cast_unsigned(),
         });
     }
-    session.script(WAIT).await?;
     Ok(())
 }
 
@@ -212,7 +223,8 @@ fn wide(row: &Row, column: usize) -> Result<Wide, Unreadable> {
     Ok(Wide(u128::from_be_bytes(found)))
 }
 
-fn register(row: &Row, memories: Vec<Memory>) -> Result<RegisterLine, MoveError> {
+/// Does this version know all that is to be written? The row begins with the format.
+fn readable(row: &Row) -> Result<(), MoveError> {
     let format: i32 = row.try_get(0).map_err(Unreadable::from)?;
     let found = u32::try_from(format).unwrap_or_default();
     if found > FORMAT {
@@ -222,6 +234,11 @@ fn register(row: &Row, memories: Vec<Memory>) -> Result<RegisterLine, MoveError>
         }
         .into());
     }
+    Ok(())
+}
+
+fn register(row: &Row, memories: Vec<Memory>) -> Result<RegisterLine, MoveError> {
+    readable(row)?;
     Ok(RegisterLine {
         id: wide(row, 1)?,
         epoch: number(row, 2)?,

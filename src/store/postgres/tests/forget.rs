@@ -214,6 +214,28 @@ async fn machines_whose_wall_clocks_disagree_make_no_register_older() {
     assert_eq!(lived(&database), begun + 7_000);
 }
 
+/// What it told may be lost with a fail-over while it runs on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_long_anything_is_remembered_is_told_again() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let told = "SELECT string_agg(remember_ms::text, ' ' ORDER BY what) FROM fencepost.forgotten";
+    let before = database.query(told);
+    database.query("UPDATE fencepost.forgotten SET remember_ms = 1");
+    a.backend.remind().await;
+    assert_eq!(database.query(told), before);
+    database.query("DELETE FROM fencepost.forgotten");
+    let backend = Arc::clone(&a.backend);
+    let keeping = async { backend.keep(|_| {}).await };
+    let kept = async {
+        until("it tells by itself", async || {
+            database.query(told) == before
+        })
+        .await
+    };
+    tokio::select! { () = keeping => {}, () = kept => {} }
+}
+
 /// A sidecar with a shorter memory forgets nothing that one with a longer memory wanted kept, also while that
 /// one is away; until a person says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

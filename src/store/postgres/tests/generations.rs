@@ -63,7 +63,7 @@ async fn a_register_of_no_released_version_is_refused() {
     let a = join(&database, A, LONG).await;
     a.carry_out(&c::admit("a", A), c::applied()).await;
     a.backend.close().await.unwrap();
-    database.query("ALTER TABLE fencepost.events DROP COLUMN tenant CASCADE");
+    database.query("DROP TABLE fencepost.burying");
     let refused = try_sidecar(database.url(), 2).await.err().unwrap();
     assert!(matches!(refused, OpenError::Unreleased), "{refused}");
     let left = "SELECT count(*) FROM fencepost.operations";

@@ -190,3 +190,16 @@ async fn the_long_dead_are_forgotten_unless_something_of_theirs_is_unsettled() {
         "forgotten"
     );
 }
+
+/// It is asked for every few seconds, with little patience.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_epoch_is_told_beside_every_listing() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let _turn = a.backend.reader.listing.lock().await;
+    database.query("UPDATE fencepost.register SET epoch = 7");
+    assert_eq!(a.register.read().epoch().await.unwrap(), 7);
+    // A turn that does not come is not waited for without end.
+    let told = a.register.read().summary().await.unwrap_err().to_string();
+    assert!(told.contains("others list"), "{told}");
+}

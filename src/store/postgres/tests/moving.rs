@@ -374,3 +374,34 @@ async fn what_was_settled_is_as_old_as_before() {
         WHERE NOT o.unsettled ORDER BY o.sequence";
     assert_eq!(to.query(after), before);
 }
+
+/// Nobody is stopped for a file that cannot be; and where that turns out too late, it is said what to type.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_that_fails_stops_nobody_or_says_how_to_go_on() {
+    let folder = TempDir::new().unwrap();
+    let database = shared().database();
+    let register = sidecar(database.url(), 1).await;
+    let file = folder.path().join("moved.jsonl");
+    let export = async |to: &Path| export(&database.url(), None, to, &clock()).await;
+    let moved = "SELECT moved FROM fencepost.ground";
+    database.query("UPDATE fencepost.register SET format = 2");
+    let newer = export(&file).await.unwrap_err();
+    let MoveError::Shared(OpenError::FormatTooNew { found: 2, .. }) = newer else {
+        panic!("{newer:?}");
+    };
+    database.query("UPDATE fencepost.register SET format = 1");
+    let nowhere = export(&folder.path().join("nowhere/moved.jsonl")).await;
+    let nowhere = nowhere.unwrap_err();
+    assert!(matches!(nowhere, MoveError::File { .. }), "{nowhere:?}");
+    assert_eq!(database.query(moved), "f");
+    register.ready().await.unwrap();
+    // Nothing is left of having tried.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    database.query("ALTER TABLE fencepost.twins RENAME COLUMN record TO broken");
+    let broken = export(&file).await.unwrap_err();
+    assert!(matches!(broken, MoveError::Stopped(_)), "{broken:?}");
+    assert!(broken.to_string().contains("take-back"), "{broken}");
+    assert_eq!(database.query(moved), "t");
+    database.query("ALTER TABLE fencepost.twins RENAME COLUMN broken TO record");
+    export(&file).await.unwrap();
+}

@@ -76,6 +76,38 @@ async fn what_a_tenant_left_that_starts_none_again_is_declared_dead_by_another()
     assert_eq!(b.backend.standing().unwrap().epochs_begun, 1);
 }
 
+/// Its limit is as long as a turn: whoever has just come to it has looked before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_is_longer_than_a_turn_passes_all_the_same() {
+    let database = database();
+    let gone = join_another(&database, C, LONG).await;
+    let clock = machine(7);
+    let b = join_with(&database, B, LONG, clock.clock()).await;
+    let other = join_with(&database, A, LONG, clock.clock()).await;
+    for party in [&gone, &b, &other] {
+        party.freeze().await;
+    }
+    let (mut life, mut others) = (b.life(), other.life());
+    let said = "SELECT count(*) FROM fencepost.silences";
+    let mut turns = Vec::new();
+    // It looks, and others do what is to be done, until its turn has come.
+    while turns.len() < 200 {
+        for life in [&mut others, &mut life] {
+            life.beat().await.unwrap();
+        }
+        let is_turn = b.backend.shared.is_warden();
+        turns.push(is_turn);
+        let looked = turns.len() > 12;
+        if looked && is_turn && !turns[turns.len() - 2] {
+            assert_eq!(database.query(said), "1", "{turns:?}");
+            return;
+        }
+        database.query("DELETE FROM fencepost.silences");
+        clock.pass(Millis(110_000));
+    }
+    panic!("its turn never came: {turns:?}");
+}
+
 /// By its own limit, however impatient others are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_tenants_instance_is_waited_for_as_long_as_it_has_told() {
@@ -131,6 +163,30 @@ async fn nobody_who_lives_is_declared_dead_by_saying_so() {
     let held = "UPDATE fencepost.instances SET beat = beat";
     assert_eq!(bury_beside(&database, held), "0", "it is just writing");
     assert!(!is_dead(&database, A));
+}
+
+/// A role that holds whatever lock it can, or says that it is on the server that the register was copied from.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_keeps_others_from_declaring_or_has_it_done_on_a_copy() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    kill(&a).await;
+    assert_eq!(bury(&database, A), "0");
+    let_pass(&database);
+    database.query("UPDATE fencepost.ground SET system = system + 1");
+    let id = format!("{:032x}", A.0);
+    let pretending = format!(
+        "SELECT set_config('fencepost.system', (SELECT g.system::text FROM fencepost.ground g), false);
+         SELECT count(*) FROM fencepost.strangers_1('x');
+         SELECT count(b) FROM fencepost.instances i, LATERAL fencepost.bury_1(ARRAY[i.id], ARRAY[i.beat],
+         ARRAY[i.position]) b WHERE i.id = '\\x{id}'"
+    );
+    let told = database.query(&pretending);
+    assert_eq!(told.lines().skip(1).collect::<Vec<_>>(), ["0", "0"]);
+    assert!(!is_dead(&database, A));
+    database.query("UPDATE fencepost.ground SET system = system - 1");
+    let held = "SELECT pg_advisory_lock(5064650310776221557)";
+    assert_eq!(bury_beside(&database, held), "1");
 }
 
 /// While another transaction has done that.

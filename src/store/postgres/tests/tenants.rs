@@ -108,7 +108,42 @@ async fn a_tenant_takes_the_id_of_nobody_who_lives() {
          SELECT i.id, 'other', 'x', 0 FROM fencepost.ground_1() g, unnest(g.ids) i(id) WHERE i.id <> {OTHERS}"
     );
     let said = psql(&world.other, &take).unwrap_err();
-    assert!(said.contains("living_instances"), "{said}");
+    assert!(said.contains("that of another tenant's"), "{said}");
+    // Nor of one that is dead: it would be alive again for all who look.
+    let database = &world.database;
+    database.query("UPDATE fencepost.instances SET dead = true");
+    let said = psql(&world.other, &take).unwrap_err();
+    assert!(said.contains("that of another tenant's"), "{said}");
+    let dead = "SELECT g.dead FROM fencepost.ground_1() g";
+    assert_eq!(database.query(dead), "{t,t}");
+    // What is dead to several tenants, as after a move, is one that is as far as it came.
+    database.query(&format!(
+        "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms, position, aside, dead)
+         VALUES ({OTHERS}, 'third', 'x', 0, 7, 8, true)"
+    ));
+    let told = "SELECT cardinality(g.ids), g.positions[2], g.asides[2], g.dead[2] FROM fencepost.ground_1() g";
+    assert_eq!(database.query(told), "2|7|8|t");
+}
+
+/// Its row may be gone by then, and the id be another's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_confirms_for_nobody_whose_id_it_has_taken_since() {
+    let world = World::new().await;
+    let database = &world.database;
+    database.query(
+        "UPDATE fencepost.instances SET timeline = 0;
+         UPDATE fencepost.ground SET timeline = 0, objections_ms = 0",
+    );
+    assert_eq!(world.confirms(&world.other), "|1|1");
+    database.query(&format!(
+        "DELETE FROM fencepost.instances WHERE tenant = '{}'",
+        c::TENANT
+    ));
+    let id = format!("'\\x{:032x}'::bytea", A.0);
+    world.says(&format!(
+        "INSERT INTO fencepost.instances (id, tenant, name, started_wall_ms) VALUES ({id}, 'other', 'x', 0)"
+    ));
+    assert_eq!(world.confirms(&world.other), "|1|1");
 }
 
 /// Whatever is unique in a register is so within a tenant: identities, which anybody can reckon, and numbers.
@@ -225,6 +260,7 @@ async fn the_rest_is_refused() {
         "UPDATE fencepost.instances SET dead_after_ms = 0",
         "INSERT INTO fencepost.silences VALUES ('x', 0, 0, '-infinity')",
         "SELECT * FROM fencepost.silences",
+        "SELECT * FROM fencepost.burying FOR UPDATE",
         "SELECT fencepost.accept_1(0, 'me', 0)",
         "SELECT fencepost.move_1('away', 0)",
         "SELECT fencepost.take_back_1('me', 0)",

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::super::servers::{Database, Wire, shared};
 use super::unknown::{admission, stored};
-use super::{A, LONG, PostgresBackend, database, join, sidecar, until};
+use super::{A, B, LONG, PostgresBackend, database, join, sidecar, until};
 use crate::protocol::command::{
     Command, Note, Record, Reply, Resolution, Resolved, Ruling, Steer, Steered, Steering,
 };
@@ -264,4 +264,33 @@ async fn a_record_that_cannot_be_read_concerns_nobody_else() {
         "{unreadable:?}"
     );
     assert!(matches!(sound, Ok(Resolved::Done(_))), "{sound:?}");
+}
+
+/// A snapshot of before the wait would show neither the equal request nor that the ground was closed meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_written_on_a_snapshot_of_before_a_wait() {
+    let database = database();
+    let name = database.name().to_owned();
+    let a = join(&database, A, LONG).await;
+    a.backend.close().await.unwrap();
+    let nothing = vec!["NULL"; 46].join(", ");
+    for (level, is_enough) in [("READ COMMITTED", true), ("REPEATABLE READ", false)] {
+        let write =
+            format!("BEGIN ISOLATION LEVEL {level}; SELECT fencepost.write_1({nothing}); COMMIT");
+        let told = database.try_query(&write);
+        assert_eq!(told.is_ok(), is_enough, "{told:?}");
+    }
+    // Where that is what transactions begin with, they begin otherwise.
+    database.query(&format!(
+        "ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"
+    ));
+    let b = join(&database, B, LONG).await;
+    b.backend.ready().await.unwrap();
+    for id in ["guessed", "guessed again"] {
+        b.carry_out(&c::admit(id, B), c::interrupted()).await;
+        let verdict = Resolution::NotApplied { new_key: false };
+        let resolved = b.register.resolve(c::resolve(&c::key(id), verdict)).await;
+        resolved.unwrap();
+        assert_eq!(b.state(id).await, "NOT_APPLIED");
+    }
 }
