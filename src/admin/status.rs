@@ -10,7 +10,8 @@ use axum::extract::State;
 use tokio::time::timeout;
 
 use super::api::{Api, READ_LIMIT};
-use super::views::{CountedView, RegisterView, StatusView};
+use super::views::{CountedView, RegisterView, StandingView, StatusView};
+use crate::reconcile::Reconciler;
 use crate::store::{OperationQuery, StoreError};
 use crate::telemetry::metrics::Metrics;
 
@@ -30,7 +31,18 @@ pub(super) async fn show(State(api): State<Api>) -> Json<StatusView> {
         register,
         counted,
         contradictions: api.metrics.as_ref().map(Metrics::contradictions),
+        settling: settling(&api),
     })
+}
+
+/// Nobody settles where nobody runs.
+fn settling(api: &Api) -> Vec<StandingView> {
+    let standings = api.reconciler.as_ref().map(Reconciler::standings);
+    let now = api.clock.now();
+    let standings = standings.unwrap_or_default().into_iter();
+    standings
+        .map(|standing| StandingView::of(standing, &now))
+        .collect()
 }
 
 /// Why something is not known is told once.

@@ -11,7 +11,7 @@ use super::arguments::Doctor;
 use super::failure::Failure;
 use super::table::{Facts, age, clean};
 use crate::admin::client::path;
-use crate::admin::views::{CountedView, RegisterView, StatusView};
+use crate::admin::views::{CountedView, RegisterView, StandingView, StatusView};
 
 /// Does it; answers what to print.
 pub(super) async fn run(doctor: &Doctor, json: bool) -> Result<String, Failure> {
@@ -55,6 +55,7 @@ fn shown(status: &StatusView) -> String {
     }
     let mut text = facts.text();
     attention(&mut text, status);
+    settling(&mut text, &status.settling);
     if let Some(register) = &status.register {
         differences(&mut text, register, status.counted.as_ref());
         history(&mut text, register);
@@ -110,6 +111,64 @@ fn attention(text: &mut String, status: &StatusView) {
              second effect. Its log names each (`contradiction`), and `fencepost operations why` tells the story\n"
         );
     }
+}
+
+/// How settling goes. Nothing is said of upstreams that are gone while nothing of them is unsettled.
+fn settling(text: &mut String, standings: &[StandingView]) {
+    let is_told =
+        |it: &&StandingView| it.upstream.is_some() || it.in_doubt > 0 || it.fault.is_some();
+    let told: Vec<_> = standings.iter().filter(is_told).collect();
+    if told.is_empty() {
+        return;
+    }
+    text.push_str("\nsettling, by upstream\n");
+    for standing in told {
+        let upstream = standing
+            .upstream
+            .as_deref()
+            .unwrap_or("(no longer in the config)");
+        let _ = writeln!(text, "  {}: {}", clean(upstream), pass(standing));
+        if standing.failures > 0 {
+            let _ = writeln!(text, "    {}", away(standing));
+        }
+        if let Some(fault) = &standing.fault {
+            let _ = writeln!(text, "    the pass ended early: {}", clean(fault));
+        }
+    }
+}
+
+fn pass(standing: &StandingView) -> String {
+    let Some(ago_ms) = standing.began_ms_ago else {
+        return "no pass yet".to_owned();
+    };
+    let took = standing.took_ms.map_or_else(
+        || "is under way".to_owned(),
+        |took_ms| format!("took {took_ms} ms"),
+    );
+    let StandingView {
+        in_doubt,
+        due,
+        later,
+        held_back,
+        ..
+    } = standing;
+    format!(
+        "the last pass, {} ago, {took}: {in_doubt} in doubt ({due} with a step to take, {later} later, \
+         {held_back} left for the next pass)",
+        age(ago_ms)
+    )
+}
+
+fn away(standing: &StandingView) -> String {
+    let failures = standing.failures;
+    let alone = match standing.left_alone_ms {
+        0 => "it is tried again".to_owned(),
+        left_ms => format!(
+            "it is left alone for {} s more; that uses nothing up",
+            left_ms.div_ceil(1_000)
+        ),
+    };
+    format!("exchanges that failed in a row: {failures}; {alone}")
 }
 
 /// What a person compares before he goes on, and how he goes on.
@@ -266,6 +325,59 @@ mod tests {
         }
         // It admits all the same.
         assert!(is_well(&status));
+    }
+
+    #[test]
+    fn how_settling_goes_is_told_for_each_upstream() {
+        let mut status = whole();
+        let standing = |upstream: Option<&str>| StandingView {
+            upstream: upstream.map(str::to_owned),
+            began: Some("2026-01-01T00:00:00Z".to_owned()),
+            began_ms_ago: Some(3_000),
+            took_ms: Some(4),
+            in_doubt: 0,
+            due: 0,
+            later: 0,
+            held_back: 0,
+            fault: None,
+            failures: 0,
+            left_alone_ms: 0,
+        };
+        let busy = StandingView {
+            in_doubt: 12,
+            due: 8,
+            later: 1,
+            held_back: 3,
+            failures: 6,
+            left_alone_ms: 1_001,
+            ..standing(Some("mail\u{1b}"))
+        };
+        let begun = StandingView {
+            took_ms: None,
+            fault: Some("no disk".to_owned()),
+            ..standing(Some("payments"))
+        };
+        status.settling = vec![standing(None), busy, begun];
+        let text = shown(&status);
+        let expected = "\nsettling, by upstream\n  \
+             mail\\u{1b}: the last pass, 3s ago, took 4 ms: 12 in doubt (8 with a step to take, 1 later, \
+             3 left for the next pass)\n    \
+             exchanges that failed in a row: 6; it is left alone for 2 s more; that uses nothing up\n  \
+             payments: the last pass, 3s ago, is under way: 0 in doubt (0 with a step to take, 0 later, \
+             0 left for the next pass)\n    \
+             the pass ended early: no disk\n";
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("no longer"), "{text}");
+        let gone = StandingView {
+            in_doubt: 1,
+            ..standing(None)
+        };
+        status.settling = vec![gone];
+        let text = shown(&status);
+        assert!(
+            text.contains("(no longer in the config): the last pass"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -14,4 +14,5 @@ pub mod operations;
 pub mod profiles;
 pub mod register;
 pub mod rolling_out;
+pub mod settling;
 pub mod shared_register;

@@ -142,8 +142,8 @@
 //!
 //! - where the upstream deduplicates by key, it still does: the key is made from the identity, not from
 //!   anything in the register. This holds for one lifetime of the key after the lost span;
-//! - where it cannot (`opaque`), *the promise is void for what was sent in the lost span*: compare with the
-//!   provider's books before you let callers repeat. Asking the upstream first comes with look-ups.
+//! - where it cannot (`opaque`, `query`, `callback`), *the promise is void for what was sent in the lost span*:
+//!   compare with the provider's books before you let callers repeat. The upstream is not asked first.
 //!
 //! The witness lies beside the register unless you say where (`embedded: { witness: /other/volume/w }`).
 //! Beside it, it notices a database file that was put back or copied; a snapshot that rolls back the

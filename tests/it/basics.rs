@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::support::call::Call;
+use crate::support::demo::Demo;
 use crate::support::ports;
 use crate::support::proxy::Proxy;
 use crate::support::setup::Setup;
@@ -224,4 +225,50 @@ fn two_accounts_behind_one_key_never_share_an_answer() {
     assert!(again.is_replay());
     assert_eq!(again.text(), a.text());
     assert_eq!(upstream.heads().len(), 2);
+}
+
+#[test]
+fn the_demo_counts_right_and_plays_the_person_where_nobody_is_there() {
+    let played = Proxy::command_alone(&["demo", "--once"]);
+    let text = String::from_utf8_lossy(&played.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&played.stderr);
+    assert!(played.status.success(), "{text}{complaint}");
+    for (line, saw) in [
+        (
+            "the caller waits while it is asked",
+            "200, found by a look-up",
+        ),
+        ("the caller ", "504 outcome-uncertain"),
+        (
+            "a person says that it was sent; it asks again",
+            "200, as the person said",
+        ),
+    ] {
+        let is_told =
+            |told: &str| told.starts_with(line) && told.contains(saw) && told.ends_with('1');
+        assert!(text.lines().any(is_told), "{line}: {text}");
+    }
+}
+
+/// The very line that it prints settles what waits, from a shell.
+#[test]
+fn a_person_who_watches_the_demo_resolves_its_mail_by_what_it_says() {
+    let shell = |line: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", line]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {said}{complaint}");
+        said
+    };
+    let mut demo = Demo::start();
+    let resolves = demo.line_with("operations resolve mail");
+    let mail = demo.line_with("/mails");
+    let lists = demo.line_with("operations list");
+    assert!(shell(&mail).contains("needs-attention"));
+    assert!(shell(&lists).contains("NEEDS_ATTENTION"));
+    shell(&resolves);
+    let told = shell(&mail);
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    assert!(!shell(&lists).contains("NEEDS_ATTENTION"));
 }

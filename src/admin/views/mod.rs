@@ -25,7 +25,7 @@ pub use operation::{
 pub use resource::{
     InFlightView, InterventionView, ResourceDetail, ResourceList, ResourceView, SteeredView,
 };
-pub use status::{CountedView, PressingView, RegisterView, StatusView};
+pub use status::{CountedView, PressingView, RegisterView, StandingView, StatusView};
 pub use story::{LineView, MoveView, StoryView};
 pub use words::shell_word;
 pub(super) use words::{hex, provenance, time, wall_time};

@@ -14,6 +14,7 @@ use super::words::{time, wall_time};
 use crate::protocol::operation::Operation;
 use crate::protocol::remaining;
 use crate::protocol::time::Moment;
+use crate::reconcile::standing::Standing;
 use crate::store::about::{About, Deed};
 use crate::store::{Pressing, Summary};
 
@@ -41,6 +42,36 @@ pub struct StatusView {
     /// Evidence against recorded outcomes since this process began; null: nobody runs on it.
     #[serde(default)]
     pub contradictions: Option<u64>,
+    /// How settling goes, for each upstream; empty: nobody runs on it.
+    #[serde(default)]
+    pub settling: Vec<StandingView>,
+}
+
+/// How settling goes for one upstream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandingView {
+    /// Which; null: all that the config no longer has.
+    pub upstream: Option<String>,
+    /// When its last pass began; null: it has had none.
+    pub began: Option<String>,
+    /// How long ago that was.
+    pub began_ms_ago: Option<u64>,
+    /// How long it took; null: it is under way.
+    pub took_ms: Option<u64>,
+    /// Operations that nobody knows the outcome of, as the pass found them.
+    pub in_doubt: u64,
+    /// Of them: that had a step to take.
+    pub due: u64,
+    /// That have one later, or wait for a callback or a late answer.
+    pub later: u64,
+    /// That were left for the next pass, so many of their resource being worked on already.
+    pub held_back: u64,
+    /// Why it ended early.
+    pub fault: Option<String>,
+    /// Exchanges with the upstream that failed in a row.
+    pub failures: u32,
+    /// How long settling leaves the upstream alone; 0: it does not.
+    pub left_alone_ms: u64,
 }
 
 /// The register as a whole.
@@ -124,6 +155,27 @@ pub struct CountedView {
     pub key_lifetime_left_ms: Option<u64>,
     /// When the newest operation was first admitted: of what came after it, the register knows nothing.
     pub newest: Option<String>,
+}
+
+impl StandingView {
+    /// As it is at this moment.
+    pub fn of(standing: Standing, now: &Moment) -> Self {
+        let pass = standing.pass;
+        let ago = |began: &Moment| now.age_at_most(began).unwrap_or_default();
+        Self {
+            upstream: standing.upstream.map(|id| id.to_string()),
+            began: pass.began.as_ref().map(time),
+            began_ms_ago: pass.began.as_ref().map(|began| ago(began).0),
+            took_ms: pass.took.map(|took| took.0),
+            in_doubt: pass.in_doubt,
+            due: pass.due,
+            later: pass.later,
+            held_back: pass.held_back,
+            fault: pass.fault,
+            failures: standing.failures,
+            left_alone_ms: standing.left_alone.0,
+        }
+    }
 }
 
 impl RegisterView {

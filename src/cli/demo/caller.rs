@@ -56,6 +56,16 @@ impl Ask {
         }
     }
 
+    /// An effect that is named by its order, without a key.
+    pub(super) fn post(path: &str, order: &str) -> Self {
+        Self {
+            method: Method::POST,
+            path: path.to_owned(),
+            headers: Vec::new(),
+            content: serde_json::json!({ "order": order }).to_string(),
+        }
+    }
+
     /// Sends it and reads the whole answer.
     pub(super) async fn send(&self, to: SocketAddr) -> Result<Saw> {
         tokio::time::timeout(PATIENCE, self.exchange(to))
@@ -115,6 +125,10 @@ impl Saw {
         if let Some(problem) = problem {
             words.push(' ');
             words.push_str(&problem);
+        } else if header("fencepost-provenance") == Some("operator") {
+            words.push_str(", as the person said");
+        } else if header("fencepost-provenance") == Some("look-up") {
+            words.push_str(", found by a look-up");
         } else if header("idempotent-replayed") == Some("true") {
             words.push_str(", the saved answer");
         }

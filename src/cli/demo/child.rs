@@ -7,13 +7,15 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::process::{Child, Command};
 
 use super::caller::Ask;
+use crate::cli::table::shell_word;
 
 /// The instance must be ready within this.
 const READY: Duration = Duration::from_secs(30);
@@ -24,21 +26,29 @@ pub(super) struct Proxy {
     log: PathBuf,
     process: Child,
     address: SocketAddr,
-    admin: SocketAddr,
+    payouts: SocketAddr,
+    mail: SocketAddr,
     health: SocketAddr,
 }
 
 impl Proxy {
     /// Writes a config into `room` and starts this very program with it.
     pub(super) async fn start(room: &Path, upstream: SocketAddr) -> Result<Self> {
-        let [address, admin, health] = [free_port()?, free_port()?, free_port()?];
+        let [address, payouts, mail] = [free_port()?, free_port()?, free_port()?];
+        let [admin, health] = [free_port()?, free_port()?];
         let config = room.join("fencepost.yaml");
+        let token = room.join("token");
+        std::fs::write(&token, random_token()?)
+            .with_context(|| format!("cannot write {}", token.display()))?;
         let register = room.join("register");
         let text = include_str!("demo.yaml")
             .replace("@register@", &register.display().to_string())
             .replace("@admin@", &admin.to_string())
             .replace("@health@", &health.to_string())
+            .replace("@token@", &token.display().to_string())
             .replace("@listen@", &address.to_string())
+            .replace("@payouts@", &payouts.to_string())
+            .replace("@mail@", &mail.to_string())
             .replace("@upstream@", &upstream.to_string());
         std::fs::write(&config, text)
             .with_context(|| format!("cannot write {}", config.display()))?;
@@ -49,7 +59,8 @@ impl Proxy {
             log,
             process,
             address,
-            admin,
+            payouts,
+            mail,
             health,
         };
         proxy.ready().await?;
@@ -61,9 +72,55 @@ impl Proxy {
         self.address
     }
 
-    /// Where operators reach it.
-    pub(super) fn admin(&self) -> SocketAddr {
-        self.admin
+    /// Where callers reach the API that can be asked.
+    pub(super) fn payouts(&self) -> SocketAddr {
+        self.payouts
+    }
+
+    /// Where callers reach the gateway for mail.
+    pub(super) fn mail(&self) -> SocketAddr {
+        self.mail
+    }
+
+    /// What a person types to say that the mail of an order was sent.
+    pub(super) fn resolves(&self, order: &str) -> String {
+        typed(&self.resolving(order))
+    }
+
+    /// What a person types to see all operations.
+    pub(super) fn lists(&self) -> String {
+        let config = self.config.display().to_string();
+        typed(&["operations", "list", "--config", &config].map(str::to_owned))
+    }
+
+    /// Types it for him.
+    pub(super) async fn resolve(&self, order: &str) -> Result<Output> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        Command::new(program)
+            .args(self.resolving(order))
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .context("cannot run the operator's command")
+    }
+
+    fn resolving(&self, order: &str) -> Vec<String> {
+        let (operation, config) = (format!("mail:{order}"), self.config.display().to_string());
+        let reason = "it is in the gateway's list of what was sent";
+        let words = [
+            "operations",
+            "resolve",
+            "mail",
+            &operation,
+            "--verdict",
+            "applied",
+        ];
+        let more = ["--reason", reason, "--config", &config];
+        words
+            .iter()
+            .chain(&more)
+            .map(|word| (*word).to_owned())
+            .collect()
     }
 
     /// Where probes reach it.
@@ -126,6 +183,23 @@ fn launch(config: &Path, log: &Path) -> Result<Child> {
         .kill_on_drop(true)
         .spawn()
         .context("cannot start the proxy")
+}
+
+/// As a person would type it.
+fn typed(words: &[String]) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("fencepost"));
+    let program = program.display().to_string();
+    let words = std::iter::once(&program).chain(words);
+    let words: Vec<_> = words.map(|word| shell_word(word)).collect();
+    words.join(" ")
+}
+
+/// An operator's token, for as long as the demo lasts.
+fn random_token() -> Result<String> {
+    let mut bytes = [0; 16];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| anyhow!("the system has no randomness"))?;
+    Ok(u128::from_be_bytes(bytes).to_string())
 }
 
 /// A port that is free now. Somebody else may take it; then the start says so.

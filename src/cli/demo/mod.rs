@@ -2,20 +2,23 @@
 //!
 //! What lives here: a small payment provider with a ledger (`provider`), a network that can be
 //! held up between it and the proxy (`relay`), callers (`caller`), the proxy as a process of its
-//! own that can be killed (`child`), and the acts (`story`).
+//! own that can be killed (`child`), and the acts (`story`, and those in which nobody knows: `doubts`).
 //!
 //! What always holds: the table shows the *provider's own count* of effects beside what each caller
 //! saw; where a count is wrong the demo says so and exits 1. Everything it starts, it ends.
 //!
-//! What it does not do: stand for a real provider. It deduplicates by key like the better ones.
+//! What it does not do: stand for a real provider. It deduplicates charges by key like the better ones, lists its
+//! payouts, and can do neither for mail.
 
 mod caller;
 mod child;
+mod doubts;
 mod provider;
 mod relay;
 mod story;
 
 use std::fmt::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -67,7 +70,7 @@ async fn play(once: bool) -> Result<bool> {
         relay,
         proxy,
     };
-    let lines = story::play(&mut stage).await?;
+    let lines = story::play(&mut stage, once).await?;
     print!("{}", table(&lines));
     let right = lines.iter().all(Line::is_right);
     println!(
@@ -97,7 +100,11 @@ impl Room {
     fn new() -> Result<Self> {
         let name = format!("fencepost-demo-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path)
+        // An operator's token lies in it: nobody else reads it.
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
             .with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self { path })
     }
@@ -158,9 +165,17 @@ fn table(lines: &[Line]) -> String {
 
 fn try_it(stage: &Stage) -> String {
     let (proxy, provider) = (stage.proxy.address(), stage.provider.address());
-    let (admin, health) = (stage.proxy.admin(), stage.proxy.health());
+    let (mail, health) = (stage.proxy.mail(), stage.proxy.health());
+    let (order, resolves, lists) = (
+        doubts::MAIL,
+        stage.proxy.resolves(doubts::MAIL),
+        stage.proxy.lists(),
+    );
     format!(
         "\nStill serving. Try it, then press Ctrl-C:\n\n  \
+         # the mail waits for a person: you. See the ledger, say that it was sent, and ask again\n  \
+         {resolves}\n  \
+         curl -i http://{mail}/mails -H 'Content-Type: application/json' -d '{{\"order\":\"{order}\"}}'\n  \
          # charge once, however often you ask\n  \
          curl -i http://{proxy}/charges -H 'Idempotency-Key: order-1' -d '{{\"amount\":100}}'\n  \
          # publish with a token; then with an older one\n  \
@@ -168,7 +183,7 @@ fn try_it(stage: &Stage) -> String {
          curl -i -X PUT http://{proxy}/accounts/7/statements/2026-09-13 -H 'Fencing-Token: 4' -d '{{\"object_key\":\"four.pdf\"}}'\n  \
          # what the provider really did, and what the register knows\n  \
          curl http://{provider}/ledger\n  \
-         curl http://{admin}/v1/operations\n  \
+         {lists}\n  \
          curl http://{health}/metrics\n"
     )
 }

@@ -2,13 +2,13 @@
 //!
 //! What always holds: one line in the ledger for every effect, written before the answer; a key that
 //! it has seen gets the first answer again and no second line. `heads` counts complete requests,
-//! deduplicated or not.
+//! deduplicated or not. Payouts and mails have no keys: each is another effect. Payouts are listed.
 //!
 //! What it does not do: forget a key, or check tokens: third parties never do.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -33,8 +33,10 @@ struct Books {
     ledger: Mutex<Ledger>,
     /// Counts up with every change of the ledger.
     changed: watch::Sender<usize>,
-    /// Answers leave only while this is true.
+    /// Answers leave only while this is true; lists always do.
     answering: watch::Sender<bool>,
+    /// Connections end instead of answers.
+    breaking_off: AtomicBool,
 }
 
 #[derive(Default)]
@@ -42,6 +44,7 @@ struct Ledger {
     lines: Vec<Entry>,
     by_key: HashMap<String, Bytes>,
     heads: usize,
+    questions: usize,
 }
 
 /// An accepted effect.
@@ -62,6 +65,7 @@ impl Provider {
             ledger: Mutex::default(),
             changed: watch::Sender::new(0),
             answering: watch::Sender::new(true),
+            breaking_off: AtomicBool::new(false),
         });
         let mut server = JoinSet::new();
         server.spawn(accept(listener, Arc::clone(&books)));
@@ -89,6 +93,11 @@ impl Provider {
         self.books.open().heads
     }
 
+    /// How often it was asked for its payouts.
+    pub(super) fn questions(&self) -> usize {
+        self.books.open().questions
+    }
+
     /// Waits until an effect with this text is in the ledger.
     pub(super) async fn accepted(&self, of: &str) {
         let mut changed = self.books.changed.subscribe();
@@ -101,6 +110,13 @@ impl Provider {
     /// Holds back or releases all answers.
     pub(super) fn answer(&self, answering: bool) {
         self.books.answering.send_replace(answering);
+    }
+
+    /// From now on connections break off instead of being answered on, or no longer.
+    pub(super) fn break_off(&self, breaking_off: bool) {
+        self.books
+            .breaking_off
+            .store(breaking_off, Ordering::SeqCst);
     }
 }
 
@@ -126,21 +142,27 @@ async fn accept(listener: TcpListener, books: Arc<Books>) {
 async fn serve(
     books: Arc<Books>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> std::io::Result<Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
     if head.method == Method::GET && head.uri.path() == "/ledger" {
         return Ok(reply(StatusCode::OK, books.as_json()));
+    }
+    if head.method == Method::GET && head.uri.path() == "/payouts" {
+        let query = head.uri.query().unwrap_or_default();
+        let order = query.strip_prefix("order=").unwrap_or_default();
+        return Ok(reply(StatusCode::OK, books.payouts(order)));
     }
     let Ok(content) = body.collect().await else {
         return Ok(reply(StatusCode::BAD_REQUEST, Bytes::new()));
     };
     let content = String::from_utf8_lossy(&content.to_bytes()).into_owned();
     let what = format!("{} {}", head.method, head.uri.path());
-    let key = head
-        .headers
-        .get("idempotency-key")
-        .and_then(|key| key.to_str().ok());
-    let answer = books.enter(&what, &content, key);
+    let key = head.headers.get("idempotency-key");
+    let key = key.filter(|_| !matches!(head.uri.path(), "/payouts" | "/mails"));
+    let answer = books.enter(&what, &content, key.and_then(|key| key.to_str().ok()));
+    if books.breaking_off.load(Ordering::SeqCst) {
+        return Err(std::io::ErrorKind::ConnectionReset.into());
+    }
     let mut answering = books.answering.subscribe();
     let _still_there = answering.wait_for(|answering| *answering).await;
     Ok(reply(StatusCode::OK, answer))
@@ -168,6 +190,22 @@ impl Books {
         self.changed
             .send_modify(|count| *count = count.saturating_add(1));
         answer
+    }
+
+    /// The payouts for an order.
+    fn payouts(&self, order: &str) -> Bytes {
+        let mut ledger = self.open();
+        ledger.questions = ledger.questions.saturating_add(1);
+        let of_order = |content: &str| {
+            serde_json::from_str::<serde_json::Value>(content)
+                .is_ok_and(|payout| payout.get("order").is_some_and(|it| it == order))
+        };
+        let found: Vec<_> = (1_usize..)
+            .zip(&ledger.lines)
+            .filter(|(_, entry)| entry.what == "POST /payouts" && of_order(&entry.content))
+            .map(|(number, _)| serde_json::json!({ "effect": number, "order": order }))
+            .collect();
+        Bytes::from(serde_json::json!({ "found": found }).to_string())
     }
 
     fn as_json(&self) -> Bytes {

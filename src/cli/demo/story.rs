@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 
 use super::Stage;
 use super::caller::{Ask, Saw};
+use super::doubts;
 
 /// A line of the table.
 pub(super) struct Line {
@@ -29,15 +30,22 @@ impl Line {
     pub(super) fn is_right(&self) -> bool {
         self.expected && self.effects == self.expected_effects
     }
+
+    /// It is right only if this is so too.
+    pub(super) fn require(&mut self, so: bool) {
+        self.expected &= so;
+    }
 }
 
-/// Plays all acts in order.
-pub(super) async fn play(stage: &mut Stage) -> Result<Vec<Line>> {
+/// Plays all acts in order. `once`: nobody is there to be asked.
+pub(super) async fn play(stage: &mut Stage, once: bool) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     stale_worker(stage, &mut lines).await?;
     lost_answer(stage, &mut lines).await?;
     held_up_in_the_network(stage, &mut lines).await?;
     killed_in_mid_call(stage, &mut lines).await?;
+    doubts::asked(stage, &mut lines).await?;
+    doubts::person(stage, once, &mut lines).await?;
     Ok(lines)
 }
 
@@ -162,7 +170,7 @@ async fn held_up_in_the_network(stage: &mut Stage, lines: &mut Vec<Line>) -> Res
         200,
         ("/accounts/44/", 2),
     );
-    last.expected &= last_is_bobs;
+    last.require(last_is_bobs);
     lines.push(last);
     Ok(())
 }
@@ -202,7 +210,7 @@ async fn killed_in_mid_call(stage: &mut Stage, lines: &mut Vec<Line>) -> Result<
         200,
         ("order-4711", 1),
     );
-    line.expected &= settled_by_key;
+    line.require(settled_by_key);
     lines.push(line);
     Ok(())
 }
@@ -214,7 +222,8 @@ async fn only(mut task: tokio::task::JoinSet<Result<Saw>>) -> Result<Saw> {
         .context("a caller died")?
 }
 
-fn line(
+/// What a caller saw beside what the provider counts. `of`: a text in the effects, and how many there must be.
+pub(super) fn line(
     stage: &Stage,
     act: &'static str,
     what: &'static str,

@@ -11,6 +11,7 @@ mod given;
 mod masked;
 mod policy;
 mod sameness;
+mod settling;
 mod text;
 mod views;
 

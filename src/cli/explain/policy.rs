@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::settling;
 use super::views::Named;
 use crate::config::{Protect, Upstream};
 use crate::protocol::policy::{
@@ -25,23 +26,9 @@ pub(super) fn named(protect: &Protect, upstream: &Upstream) -> Vec<Named> {
         "join",
         format!("a repeat waits {} for it", length(protect.join)),
     );
-    say(
-        "settle",
-        match policy.settle.steps.send_again() {
-            None => "a lost answer waits for a person".to_owned(),
-            Some(resend) => {
-                let key = policy.settle.key.and_then(|key| key.lifetime);
-                let within = key.map_or_else(
-                    || ", never: the lifetime of the key is not known".to_owned(),
-                    |it| format!(", within four fifths of {}", millis(it)),
-                );
-                let attempts = resend.attempts;
-                format!(
-                    "a lost answer: the stored bytes again under the same key, up to {attempts} times{within}"
-                )
-            }
-        },
-    );
+    for step in settling::steps(protect) {
+        say("settle", step);
+    }
     let timeouts = &upstream.timeouts;
     say(
         "timeouts",
@@ -94,7 +81,7 @@ pub(super) fn token_mode(mode: TokenMode) -> &'static str {
     }
 }
 
-fn millis(length: Millis) -> String {
+pub(super) fn millis(length: Millis) -> String {
     self::length(Duration::from_millis(length.0))
 }
 

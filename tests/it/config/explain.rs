@@ -203,6 +203,71 @@ fn credentials_are_not_shown_in_words_or_json() {
     assert_eq!(told["outcome"]["outcome"], "put-to-register");
 }
 
+/// Whatever can settle a lost answer, in its order.
+const EVERY_STEP: &str = r#"
+version: 1
+register: { embedded: { path: register } }
+upstreams:
+  provider:
+    listen: 127.0.0.1:15001
+    url: https://api.example
+    capability: [idempotent, conditional, query, callback]
+    key: { header: Idempotency-Key, lifetime: 24h }
+    callbacks:
+      listen: 127.0.0.1:15003
+      signature: { scheme: github, secrets: [s] }
+      operation: "{body.id}"
+      applied: "body.paid"
+    effects:
+      - on: PUT /orders/{order}
+        once: "order:{path.order}"
+        settle:
+          - send_again: { attempts: 1 }
+          - look_up:
+              name: by-order
+              get: "/orders?id={path.order}"
+              applied: "response.status == 200"
+              lag: 60s
+              samples: 1
+              every: { from: 5s, to: 5s }
+              pages: { parameter: after, next: response.body.next, most: 4 }
+          - look_up: { post: /search, json: { a: "{path.order}" }, applied: "response.body.found", lag: 2m, within: 2h }
+          - compare: { lag: 10s, samples: 2 }
+          - void: { post: /cancel, json: { key: "{operation.key}" }, done: "response.status == 200", lag: 30s, attempts: 2 }
+          - callback: { within: 12h }
+"#;
+
+#[test]
+fn every_step_of_settling_is_told_in_its_order() {
+    let folder = crate::support::ports::folder();
+    let config = folder.path().join("config.yaml");
+    std::fs::write(&config, EVERY_STEP).unwrap();
+    let request = ["-X", "PUT", "-d", "{}", "/orders/7"];
+    let (code, said, complaint) = explain(config.to_str().unwrap(), &request);
+    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
+    let steps: Vec<_> = said
+        .lines()
+        .filter_map(|line| Some(line.split_once("settle: ")?.1))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            "1. send again: the stored bytes under the same key, at most once, within four fifths of 1day",
+            "2. look up `by-order`: GET /orders?id={path order}, 4 pages at most; `not applied` counts 1m after \
+             everything was quiet, once in a row; asked every 5s, for 1h 2m after the newest attempt",
+            "3. look up `look_up-2`: POST /search; `not applied` counts 2m after everything was quiet, 3 times in \
+             a row; asked every 1s to 1m, for 2h after the newest attempt",
+            "4. compare `compare`: GET of the request's own target, with what was sent; `not applied` counts 10s \
+             after everything was quiet, 2 times in a row; asked every 1s to 1m, for 1h 20s after the newest attempt",
+            "5. undo `void`: POST /cancel; 30s after everything was quiet, at most 2 times, for 1h 1m after the \
+             newest attempt and within four fifths of 1day. Nothing is sent under the key from then on",
+            "6. callback: a signed one is waited for, for 12h after the newest attempt; a later one counts all the \
+             same",
+            "7. a person",
+        ]
+    );
+}
+
 #[test]
 fn what_is_no_effect_and_what_is_nobodys() {
     let (_, said, _) = explain(

@@ -6,56 +6,14 @@
 //! `FENCEPOST_WALK_THROUGH=write tests/run --test it walk_through` writes it into the page.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
-
-use rustix::process::{Pid, Signal, kill_process};
+use std::process::Command;
 
 use crate::servers::shared;
+use crate::support::demo::Demo;
 use crate::support::ports::{folder, free};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fencepost");
-
-/// The demo in its other terminal.
-struct Demo {
-    child: Child,
-    /// It ends if it cannot print.
-    _terminal: Lines<BufReader<ChildStdout>>,
-    provider: String,
-}
-
-impl Demo {
-    fn start() -> Self {
-        let mut child = Command::new(BINARY)
-            .arg("demo")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut terminal = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut line = || terminal.next().unwrap().unwrap();
-        let provider = loop {
-            if let Some(rest) = line().strip_prefix("A payment provider is at") {
-                break rest.split_whitespace().next().unwrap().to_owned();
-            }
-        };
-        while !line().starts_with("Still serving") {}
-        Self {
-            child,
-            _terminal: terminal,
-            provider,
-        }
-    }
-}
-
-impl Drop for Demo {
-    fn drop(&mut self) {
-        let id = i32::try_from(self.child.id()).unwrap();
-        let _ = kill_process(Pid::from_raw(id).unwrap(), Signal::INT);
-        let _ = self.child.wait();
-    }
-}
 
 const MARK: &str = "<!-- walk-through: run by `tests/run --test it walk_through` -->\n";
 
@@ -108,9 +66,15 @@ fn the_pages_walk_through_prints_what_the_page_says() {
     let page = std::fs::read_to_string(&path).unwrap();
     let (intro, rest) = page.split_once(MARK).expect("the page has its mark");
     let (_, script, after) = around(rest, "sh");
-    let demo = Demo::start();
+    // In its other terminal.
+    let mut demo = Demo::start();
+    let told = demo.line_with("A payment provider is at");
+    let provider = told
+        .split_whitespace()
+        .find(|word| word.starts_with("http"));
+    demo.line_with("Still serving");
 
-    let printed = printed(script, &demo.provider);
+    let printed = printed(script, provider.unwrap());
 
     let (before, said, end) = around(after, "text");
     if std::env::var("FENCEPOST_WALK_THROUGH").is_ok_and(|it| it == "write") {

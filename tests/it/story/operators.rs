@@ -287,6 +287,68 @@ fn what_waits_for_a_person_shows_in_readiness_metrics_and_doctor() {
     );
 }
 
+/// An API that is asked often, and answers nobody.
+const ASKED: &str = r#"
+capability: [query]
+effects:
+  - on: POST /payments
+    once: { header: Idempotency-Key }
+    join: 200ms
+    settle:
+      - look_up:
+          get: /payments
+          applied: "response.body.paid"
+          not_applied: "!response.body.paid"
+          lag: 1s
+          every: { from: 50ms, to: 50ms }
+"#;
+
+#[test]
+fn how_settling_goes_shows_in_status_and_doctor() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let proxy = Proxy::start(Setup::new(upstream.address(), ASKED));
+    let standing = || {
+        let settling = proxy.read("/v1/status")["settling"].clone();
+        let mut all = settling.as_array().unwrap().iter();
+        let own = all.find(|it| it["upstream"] == "provider");
+        own.cloned().unwrap_or_default()
+    };
+    until("a pass has ended", || standing()["took_ms"].is_u64());
+    assert_eq!(standing()["in_doubt"], 0);
+    for _ in 0..20 {
+        upstream.next(Script::lose_answer());
+    }
+    pay(&proxy, "k", "{}").send();
+    until("the upstream is left alone", || {
+        standing()["left_alone_ms"].as_u64() > Some(0)
+    });
+    assert!(standing()["failures"].as_u64() >= Some(5));
+    let doctor = said(&proxy.command(&["doctor"]), 0);
+    for words in [
+        "settling, by upstream\n",
+        "  provider: the last pass, ",
+        "exchanges that failed in a row: ",
+    ] {
+        assert!(doctor.contains(words), "{doctor}");
+    }
+    until("a pass has found it", || standing()["in_doubt"] == 1);
+    let pass = standing();
+    let sum = ["due", "later", "held_back"].map(|name| pass[name].as_u64().unwrap());
+    assert_eq!(sum.iter().sum::<u64>(), 1, "{pass}");
+    assert!(
+        pass["began_ms_ago"].is_u64() && pass["fault"].is_null(),
+        "{pass}"
+    );
+    // A register that nobody runs on has nobody who settles.
+    let register = proxy.register();
+    let mut stopped = proxy;
+    stopped.stop();
+    let place = register.to_str().unwrap();
+    let status = Proxy::command_alone(&["doctor", "--register", place, "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["settling"], serde_json::json!([]));
+}
+
 /// F14: the story names the layer that asked again, by the gap between the two and by what had become of the
 /// one before.
 #[test]

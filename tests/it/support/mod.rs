@@ -6,6 +6,7 @@
 //! What it does not do: assert. The stories do.
 
 pub mod call;
+pub mod demo;
 pub mod disk;
 pub mod gate;
 pub mod http;
