@@ -142,7 +142,8 @@ pub(super) fn protect(
     let join = fields.or("join", DEFAULT_JOIN, |field| {
         field.read(DURATION, scalar::duration)
     });
-    let blind_retry = fields.or("blind_retry", Some(DEFAULT_BLIND_RETRY), blind_retry);
+    let default = BlindRetry(Some(DEFAULT_BLIND_RETRY));
+    let BlindRetry(blind_retry) = fields.or("blind_retry", default, blind_retry);
     let around = Around {
         capability: context.capability,
         path,
@@ -196,12 +197,15 @@ pub(super) fn protect(
     }
 }
 
-fn blind_retry(field: &Field<'_>) -> Option<Option<Millis>> {
+/// For how long; `None`: never.
+struct BlindRetry(Option<Millis>);
+
+fn blind_retry(field: &Field<'_>) -> Option<BlindRetry> {
     if field.raw_text() == Some("never") {
-        return Some(None);
+        return Some(BlindRetry(None));
     }
     let length = field.read("a duration (`5m`), or `never`", scalar::millis);
-    length.map(Some)
+    length.map(|length| BlindRetry(Some(length)))
 }
 
 /// The rules of requests that are signed and left alone, without the key that would be put in: there is

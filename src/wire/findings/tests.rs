@@ -56,7 +56,9 @@ fn look_up() -> LookUp {
         name: "look_up".to_owned(),
         query: query(),
         applied: Some(condition("response.status == 200 && response.body.n > 0")),
-        not_applied: Some(condition("response.status == 200 && response.body.n <= 0 || response.body.both")),
+        not_applied: Some(condition(
+            "response.status == 200 && response.body.n <= 0 || response.body.both",
+        )),
         pages: Some(Pages {
             parameter: "after".to_owned(),
             next: Pick::of_found("response.body.next").unwrap(),
@@ -188,6 +190,8 @@ fn what_is_there_is_compared_with_what_was_sent() {
     let others = answered(200, &[("etag", "\"v3\"")], "{}");
     assert_eq!(of_comparison(&over, &others), undecided(200));
 
+    let empty = sent("PUT", &[("if-none-match", "*")], "");
+    assert_eq!(of_comparison(&empty, &answered(200, &[], "")), undecided(200));
     let gone = answered(404, &[], "");
     assert_eq!(of_comparison(&fresh, &gone), Found::NotApplied);
     assert_eq!(of_comparison(&over, &gone), undecided(404));

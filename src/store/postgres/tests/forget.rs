@@ -231,7 +231,7 @@ async fn how_long_anything_is_remembered_is_told_again() {
         until("it tells by itself", async || {
             database.query(told) == before
         })
-        .await
+        .await;
     };
     tokio::select! { () = keeping => {}, () = kept => {} }
 }
