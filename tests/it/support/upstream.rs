@@ -285,8 +285,9 @@ impl Shared {
                 let stored = script.effect_answer;
                 let mut log = self.log();
                 // Nobody comes between its effect and what is remembered of it.
-                key.iter()
-                    .for_each(|key| drop(was_held.then(|| log.running.remove(key))));
+                if let (true, Some(key)) = (was_held, &key) {
+                    log.running.remove(key);
+                }
                 log.answer(self.keys, key, request, stored)
             }
         };
