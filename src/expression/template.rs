@@ -46,6 +46,9 @@ pub struct TemplateError {
     pub message: String,
 }
 
+/// Where a text between values has what may not stand in it, and why.
+type FindWrong = fn(&str) -> Option<(usize, &'static str)>;
+
 impl Template {
     /// A template of one member and no text.
     pub fn of(member: Member) -> Self {
@@ -57,6 +60,17 @@ impl Template {
 
     /// Reads `publish:{path.account}:{token.generation}`.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        Self::read(text, no_text)
+    }
+
+    /// Reads a target, `/charges/search?query=id%3A{operation.id}`: what stands between values goes out as it is
+    /// written, so that escapes may stand in it.
+    pub fn parse_target(text: &str) -> Result<Self, TemplateError> {
+        Self::read(text, no_target)
+    }
+
+    /// `find_wrong`: where a text between values has what may not stand in it, and why.
+    fn read(text: &str, find_wrong: FindWrong) -> Result<Self, TemplateError> {
         let mut template = Self {
             parts: Vec::new(),
             separators: Vec::new(),
@@ -66,7 +80,7 @@ impl Template {
             let offset = text.len().saturating_sub(rest.len());
             rest = match rest.strip_prefix('{') {
                 Some(inner) => template.push_member(inner, offset)?,
-                None => template.push_text(rest, offset)?,
+                None => template.push_text(rest, offset, find_wrong)?,
             };
         }
         if template.parts.is_empty() {
@@ -90,11 +104,15 @@ impl Template {
         Ok(rest.strip_prefix('}').unwrap_or(rest))
     }
 
-    fn push_text<'t>(&mut self, rest: &'t str, offset: usize) -> Result<&'t str, TemplateError> {
+    fn push_text<'t>(
+        &mut self,
+        rest: &'t str,
+        offset: usize,
+        find_wrong: FindWrong,
+    ) -> Result<&'t str, TemplateError> {
         let end = rest.find('{').unwrap_or(rest.len());
         let (text, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        if let Some(at) = text.find(|c: char| c == '%' || c == '}' || c.is_control()) {
-            let message = "`%`, `}` and control characters cannot stand in the text between values";
+        if let Some((at, message)) = find_wrong(text) {
             return Err(wrong(offset.saturating_add(at), message));
         }
         if let (Some(Part::Member(_) | Part::Computed(_)), Some(first)) =
@@ -226,6 +244,29 @@ impl Template {
     pub fn follows_incarnation(&self) -> bool {
         self.uses_generation() || self.names_incarnation()
     }
+}
+
+/// In a text of which values are told apart again, `%` begins an encoded character of a value, and nothing else.
+fn no_text(text: &str) -> Option<(usize, &'static str)> {
+    let at = text.find(|c: char| c == '%' || c == '}' || c.is_control())?;
+    let message = "`%`, `}` and control characters cannot stand in the text between values";
+    Some((at, message))
+}
+
+/// In a target, `%` begins an escape (RFC 3986, 2.1).
+fn no_target(text: &str) -> Option<(usize, &'static str)> {
+    let is_wrong = |(at, character): &(usize, char)| match character {
+        '%' => {
+            let digits = text
+                .as_bytes()
+                .get(at.saturating_add(1)..at.saturating_add(3));
+            !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        }
+        character => *character == '}' || character.is_control(),
+    };
+    let (at, _) = text.char_indices().find(is_wrong)?;
+    let message = "in a target `%` begins an escape of two digits; `}` and control characters cannot stand in it";
+    Some((at, message))
 }
 
 fn wrong(offset: usize, message: &str) -> TemplateError {

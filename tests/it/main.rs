@@ -25,6 +25,7 @@ mod crash;
 mod faults;
 mod fuzz;
 mod matrix;
+mod profiles;
 mod serving;
 mod shared_register;
 mod story;

@@ -193,7 +193,7 @@ fn target(field: &Field<'_>, path: Option<&PathTemplate>) -> Option<Template> {
         );
         return None;
     }
-    let template = value::text_template(field)?;
+    let template = value::target_template(field)?;
     value::path_names(field, &template, path);
     Some(template)
 }

@@ -7,7 +7,9 @@
 use http::HeaderName;
 
 use crate::config::field::{Field, Fields};
-use crate::expression::{GraphQl, JsonPointer, Member, PathTemplate, Root, Template, XmlPath};
+use crate::expression::{
+    GraphQl, JsonPointer, Member, PathTemplate, Root, Template, TemplateError, XmlPath,
+};
 
 const FORMS: [&str; 8] = [
     "header",
@@ -36,7 +38,16 @@ pub(super) fn template(field: &Field<'_>, path: Option<&PathTemplate>) -> Option
 
 /// A template in text.
 pub(super) fn text_template(field: &Field<'_>) -> Option<Template> {
-    match Template::parse(field.text()?) {
+    read(field, Template::parse)
+}
+
+/// A template of a target.
+pub(super) fn target_template(field: &Field<'_>) -> Option<Template> {
+    read(field, Template::parse_target)
+}
+
+fn read(field: &Field<'_>, parse: fn(&str) -> Result<Template, TemplateError>) -> Option<Template> {
+    match parse(field.text()?) {
         Ok(template) => Some(template),
         Err(error) => {
             field.error_within(error.offset, error.message);

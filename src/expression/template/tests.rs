@@ -400,6 +400,26 @@ proptest! {
     }
 }
 
+/// Escapes stand in a target as they are written, and nowhere else.
+#[test]
+fn a_target_has_escapes_of_its_own() {
+    let target = Template::parse_target("/s?query=a%5B%27b%27%5D%3A{operation.id}").unwrap();
+    assert_eq!(target.written(), "/s?query=a%5B%27b%27%5D%3A{operation id}");
+    assert!(Template::parse("/s?query=a%5B").is_err());
+    for (wrong, at) in [
+        ("/a%5", 2),
+        ("/%zz", 1),
+        ("/{operation.id}%", 15),
+        ("/a}", 2),
+    ] {
+        assert_eq!(
+            Template::parse_target(wrong).unwrap_err().offset,
+            at,
+            "{wrong}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 

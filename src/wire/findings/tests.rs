@@ -191,7 +191,10 @@ fn what_is_there_is_compared_with_what_was_sent() {
     assert_eq!(of_comparison(&over, &others), undecided(200));
 
     let empty = sent("PUT", &[("if-none-match", "*")], "");
-    assert_eq!(of_comparison(&empty, &answered(200, &[], "")), undecided(200));
+    assert_eq!(
+        of_comparison(&empty, &answered(200, &[], "")),
+        undecided(200)
+    );
     let gone = answered(404, &[], "");
     assert_eq!(of_comparison(&fresh, &gone), Found::NotApplied);
     assert_eq!(of_comparison(&over, &gone), undecided(404));

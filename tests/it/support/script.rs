@@ -22,6 +22,7 @@ pub struct Script {
     pub(super) before_effect: Option<Gate>,
     pub(super) before_answer: Option<Gate>,
     pub(super) answer: Option<Vec<u8>>,
+    pub(super) effect_answer: Option<Vec<u8>>,
     pub(super) cut_answer_after: Option<usize>,
     pub(super) before_rest: Option<(usize, Gate)>,
     pub(super) ending: Ending,
@@ -67,6 +68,14 @@ impl Script {
         Self {
             ending: Ending::Reset,
             ..Self::cut_answer_after(0)
+        }
+    }
+
+    /// The effect happens, and this is what it is answered, now and whenever its key comes again.
+    pub fn store(status: u16, body: &str) -> Self {
+        Self {
+            effect_answer: Some(json_answer(status, body)),
+            ..Self::default()
         }
     }
 

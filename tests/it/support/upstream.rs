@@ -5,7 +5,7 @@
 //!
 //! What it does not do: judge the requests. It has no opinion on tokens.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +59,10 @@ struct Log {
     heads: Vec<Head>,
     effects: Vec<Effect>,
     remembered: HashMap<String, Vec<u8>>,
+    /// Keys whose first request is on its way to its effect.
+    running: HashSet<String>,
+    /// What those get meanwhile; `None`: it makes nothing of it.
+    while_running: Option<Vec<u8>>,
     questions: Option<Answering>,
 }
 
@@ -112,7 +116,17 @@ impl Upstream {
         self.log().scripts.push_back(script);
     }
 
-    /// What a GET, or a POST below `/ask` or `/void`, is answered from now on: none of them is an effect.
+    /// What a repeat is answered from now on while the first request of its key is held before its effect.
+    pub fn while_running(&self, answer: Vec<u8>) {
+        self.log().while_running = Some(answer);
+    }
+
+    /// Forgets every key: whatever comes under one is new.
+    pub fn forget_keys(&self) {
+        self.log().remembered.clear();
+    }
+
+    /// What a GET, or a POST that asks or undoes (`/ask…`, `/void…`, `…/payments/cancel`), is answered from now on: none of them is an effect.
     pub fn when_asked(&self, answer: impl Fn(&[Effect], &Head, &str) -> Vec<u8> + Send + 'static) {
         self.log().questions = Some(Box::new(answer));
     }
@@ -237,7 +251,9 @@ impl Shared {
 
     fn key_of(&self, head: &Head, body: &[u8]) -> Option<String> {
         let Some(before) = self.before_key else {
-            return head.fields.first("idempotency-key").map(str::to_owned);
+            let headers = ["idempotency-key", "paypal-request-id"];
+            let key = headers.iter().find_map(|name| head.fields.first(name));
+            return key.map(str::to_owned);
         };
         let body = String::from_utf8_lossy(body);
         let texts = [head.word(1), &body];
@@ -254,14 +270,26 @@ impl Shared {
         body: &[u8],
         script: Script,
     ) -> io::Result<Ending> {
-        if script.before_effect.is_some_and(|gate| !gate.pass()) {
-            return Ok(Ending::Reset);
+        let key = self.key_of(head, body);
+        let was_held = script.before_effect.is_some();
+        if let Some(gate) = script.before_effect {
+            self.log().running.extend(key.clone());
+            if !gate.pass() {
+                return Ok(Ending::Reset);
+            }
         }
         let mut answer = match script.answer {
             Some(answer) => answer,
-            None => self
-                .log()
-                .answer(self.keys, self.key_of(head, body), head, body),
+            None => {
+                let request = (head, body);
+                let stored = script.effect_answer;
+                let mut log = self.log();
+                // Nobody comes between its effect and what is remembered of it.
+                if let (true, Some(key)) = (was_held, &key) {
+                    log.running.remove(key);
+                }
+                log.answer(self.keys, key, request, stored)
+            }
         };
         if script.before_answer.is_some_and(|gate| !gate.pass()) {
             return Ok(Ending::Reset);
@@ -284,17 +312,29 @@ impl Shared {
 }
 
 impl Log {
-    fn answer(&mut self, keys: Keys, key: Option<String>, head: &Head, body: &[u8]) -> Vec<u8> {
+    fn answer(
+        &mut self,
+        keys: Keys,
+        key: Option<String>,
+        (head, body): (&Head, &[u8]),
+        stored: Option<Vec<u8>>,
+    ) -> Vec<u8> {
         let path = head.word(1);
         let is_question = matches!(head.word(0), "GET" | "OPTIONS")
             || path.starts_with("/ask")
-            || path.starts_with("/void");
+            || path.starts_with("/void")
+            || path.ends_with("/payments/cancel");
         if let (true, Some(answer)) = (is_question, &self.questions) {
             return answer(&self.effects, head, &String::from_utf8_lossy(body));
         }
         if is_question {
             let count = self.effects.len();
             return json_answer(200, &format!("{{\"effects\":{count}}}"));
+        }
+        if let (Some(answer), Some(key)) = (&self.while_running, &key)
+            && self.running.contains(key)
+        {
+            return answer.clone();
         }
         if let (Keys::Honoured, Some(known)) = (keys, &key)
             && let Some(answer) = self.remembered.get(known)
@@ -309,7 +349,8 @@ impl Log {
             body: String::from_utf8_lossy(body).into_owned(),
         });
         let number = self.effects.len();
-        let answer = json_answer(201, &format!("{{\"id\":\"effect-{number}\"}}"));
+        let usual = || json_answer(201, &format!("{{\"id\":\"effect-{number}\"}}"));
+        let answer = stored.unwrap_or_else(usual);
         if let Some(key) = key {
             self.remembered.insert(key, answer.clone());
         }

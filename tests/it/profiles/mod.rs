@@ -1,0 +1,100 @@
+//! The shipped profiles against upstreams that behave as their vendors document, nasty parts included.
+//!
+//! What always holds: the profile is the shipped file, with nothing changed but how long is waited; the upstream
+//! counts effects; an object that is somebody else's settles nothing.
+//!
+//! What lives elsewhere: the vendors' own SDKs (`stripe`), what an answer proves by profile (`config::tests`).
+
+mod callbacks;
+mod found;
+mod nasty;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::gate::until;
+use crate::support::http::Head;
+use crate::support::proxy::Proxy;
+use crate::support::setup::Setup;
+use crate::support::upstream::Upstream;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// A version 4 UUID: every profile takes it as a key.
+const KEY: &str = "6f1c0d5e-3a7b-4c21-9d84-0b5b2f6a9e13";
+
+const QUICK: &str = "timeouts: { connect: 2s, response: 300ms, dispatch: 5s }\n";
+
+/// So often is sent again here, where a profile sends again.
+const RESENDS: usize = 2;
+
+/// The proxy in front of an upstream of that profile. `route`: what else the config says of it.
+struct Scene {
+    proxy: Proxy,
+    upstream: Upstream,
+    _profiles: TempDir,
+}
+
+impl Scene {
+    fn new(profile: &str, upstream: Upstream, route: &str) -> Self {
+        let profiles = tempfile::tempdir().unwrap();
+        let file = profiles.path().join(format!("{profile}.yaml"));
+        std::fs::write(file, hastened(profile)).unwrap();
+        let proxy = Proxy::start(setup(profile, upstream.address(), route, profiles.path()));
+        Self {
+            proxy,
+            upstream,
+            _profiles: profiles,
+        }
+    }
+
+    fn operation(&self, id: &str) -> Value {
+        self.proxy.read(&format!("/v1/operations/provider/{id}"))
+    }
+
+    fn until_state(&self, id: &str, wanted: &str) {
+        until(&format!("{id} is {wanted}"), || {
+            self.operation(id)["state"] == wanted
+        });
+    }
+
+    /// The heads of everything that was no question.
+    fn sent(&self) -> Vec<Head> {
+        let heads = self.upstream.heads();
+        let is_sent = |head: &Head| head.word(0) != "GET" && !head.word(1).ends_with("/cancel");
+        heads.into_iter().filter(is_sent).collect()
+    }
+}
+
+fn setup(profile: &str, upstream: SocketAddr, route: &str, profiles: &Path) -> Setup {
+    let route = format!("profile: {profile}\n{route}");
+    Setup::new(upstream, &route).with(&format!("profiles: {}", profiles.display()))
+}
+
+/// A shipped profile that waits for seconds where it waits for minutes and hours.
+fn hastened(profile: &str) -> String {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/profiles");
+    let shipped = std::fs::read_to_string(shipped.join(format!("{profile}.yaml"))).unwrap();
+    let every = "every: { from: 100ms, to: 100ms }";
+    let mut text = String::new();
+    for line in shipped.lines() {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let quick = match line.trim() {
+            "lag: 60s" => format!("{indent}lag: 1s\n{indent}{every}"),
+            "lag: 1h" => format!("{indent}lag: 2s"),
+            "every: { from: 2s, to: 5m }" => format!("{indent}{every}"),
+            "- send_again: {}" => {
+                format!(
+                    "{indent}- send_again: {{ attempts: {RESENDS}, backoff: {{ from: 50ms, to: 50ms }} }}"
+                )
+            }
+            _ => line.replace("lag: 60s }", &format!("lag: 1s, {every} }}")),
+        };
+        text.push_str(&quick);
+        text.push('\n');
+    }
+    text
+}
