@@ -106,7 +106,7 @@ impl Proxy {
 
     fn resolving(&self, order: &str) -> Vec<String> {
         let (operation, config) = (format!("mail:{order}"), self.config.display().to_string());
-        let reason = "it is in the gateway's list of what was sent";
+        let reason = "the gateway lists it as sent";
         let words = [
             "operations",
             "resolve",
