@@ -13,6 +13,9 @@ use crate::protocol::time::Millis;
 use crate::store::conformance::commands as c;
 use crate::store::{Backend, StoreError};
 
+/// That statement whole: "READ COMMITTED" is another.
+pub(super) const COMMIT: &str = "COMMIT\0";
+
 const OWN: InstanceId = InstanceId(1);
 
 pub(super) async fn admission(
@@ -114,8 +117,8 @@ async fn a_verdict_that_may_have_committed_is_given_once() {
         });
         register.apply(interrupted).await.unwrap();
         match lost {
-            "answer" => wire.lose_answer_to("COMMIT"),
-            _ => wire.lose("COMMIT"),
+            "answer" => wire.lose_answer_to(COMMIT),
+            _ => wire.lose(COMMIT),
         }
         let verdict = c::resolve(&admit.key, Resolution::Applied(c::answer(200)));
         let reply = register.apply(Command::Resolve(verdict)).await.unwrap();

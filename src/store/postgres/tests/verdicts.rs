@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::super::servers::{Database, Wire, shared};
-use super::unknown::{admission, stored};
+use super::unknown::{COMMIT, admission, stored};
 use super::{A, B, LONG, PostgresBackend, database, join, sidecar, until};
 use crate::protocol::command::{
     Command, Note, Record, Reply, Resolution, Resolved, Ruling, Steer, Steered, Steering,
@@ -49,8 +49,8 @@ impl World {
         let before = self.wire.lost();
         self.wire.refuse();
         match lost {
-            "answer" => self.wire.lose_answer_to("COMMIT"),
-            _ => self.wire.lose("COMMIT"),
+            "answer" => self.wire.lose_answer_to(COMMIT),
+            _ => self.wire.lose(COMMIT),
         }
         let here = Arc::clone(&self.here);
         let mut asking = JoinSet::new();
@@ -183,7 +183,7 @@ async fn a_verdict_that_stands_was_given() {
         ),
         (not_applied("a"), "Resolved(Done(NotApplied"),
     ] {
-        world.wire.lose_answer_to("COMMIT");
+        world.wire.lose_answer_to(COMMIT);
         let reply = world.here.apply(command).await.unwrap();
         let reply = format!("{reply:?}");
         assert!(reply.starts_with(answer), "{reply}");
