@@ -278,18 +278,17 @@ impl Shared {
                 return Ok(Ending::Reset);
             }
         }
-        let mut answer = match script.answer {
-            Some(answer) => answer,
-            None => {
-                let request = (head, body);
-                let stored = script.effect_answer;
-                let mut log = self.log();
-                // Nobody comes between its effect and what is remembered of it.
-                if let (true, Some(key)) = (was_held, &key) {
-                    log.running.remove(key);
-                }
-                log.answer(self.keys, key, request, stored)
+        let mut answer = if let Some(answer) = script.answer {
+            answer
+        } else {
+            let request = (head, body);
+            let stored = script.effect_answer;
+            let mut log = self.log();
+            // Nobody comes between its effect and what is remembered of it.
+            if let (true, Some(key)) = (was_held, &key) {
+                log.running.remove(key);
             }
+            log.answer(self.keys, key, request, stored)
         };
         if script.before_answer.is_some_and(|gate| !gate.pass()) {
             return Ok(Ending::Reset);
