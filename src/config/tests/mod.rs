@@ -244,13 +244,18 @@ fn a_callers_key_sent_on_must_be_the_identity() {
     );
     refused_at(&text, 7, 40, "`once` must be that header");
     let config = good(&format!("{text}    key: {{ value: derived }}\n"));
-    // The rest of the profile stands, after the config's own effect.
-    let names: Vec<&str> = config.upstreams[0]
-        .effects
-        .iter()
-        .map(|e| e.name.as_str())
+    // The profile's own effects stand, after the config's.
+    let names = |config: &Config| -> Vec<String> {
+        let effects = config.upstreams[0].effects.iter();
+        effects.map(|effect| effect.name.clone()).collect()
+    };
+    let of_profile = names(&good(&upstream("    profile: stripe-v1\n")));
+    assert_eq!(of_profile.last().unwrap(), "POST /{path...}");
+    let with_own: Vec<String> = ["POST /v1/x".to_owned()]
+        .into_iter()
+        .chain(of_profile)
         .collect();
-    assert_eq!(names, ["POST /v1/x", "POST /{path...}"]);
+    assert_eq!(names(&config), with_own);
     assert_eq!(
         config.upstreams[0].key.as_ref().unwrap().policy.lifetime,
         Some(Millis(86_400_000))
