@@ -62,6 +62,19 @@ impl Command {
         }
     }
 
+    /// Does what is decided depend on the fence?
+    pub fn reads_fence(&self) -> bool {
+        match self {
+            Self::Admit(_) | Self::Resend(_) | Self::Park(_) | Self::Steer(_) => true,
+            Self::Record(_)
+            | Self::Find(_)
+            | Self::BeginVoid(_)
+            | Self::Voided(_)
+            | Self::Resolve(_)
+            | Self::Note(_) => false,
+        }
+    }
+
     /// Whose operation it is about; `None` for one that is about a resource. An admission's is within
     /// incarnation 0.
     pub fn operation(&self) -> Option<&OperationKey> {

@@ -38,11 +38,12 @@ use crate::protocol::finding::{Finding, Weighed};
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::StoredRequest;
-use crate::protocol::time::{Millis, Moment};
+use crate::protocol::time::Moment;
 use crate::protocol::view::{Living, Record as Found};
 use crate::protocol::void::{BeginVoid, VoidReply};
 
 use about::{About, Standing};
+pub use permit::Voiding;
 use permit::{Permit, Receipt, VoidPermit, VoidReceipt};
 pub use remember::{Purged, Remember};
 
@@ -338,21 +339,6 @@ pub enum Resent {
     /// It needs none.
     Settled(Option<State>),
     /// Never again unattended.
-    Forbidden(crate::protocol::operation::Parked),
-}
-
-/// The reply to the wish to undo.
-#[derive(Debug)]
-pub enum Voiding {
-    /// Send the request that undoes.
-    Granted(VoidPermit),
-    /// Not now: some attempt is still acting or listening.
-    NotNow,
-    /// It has not been quiet for long enough: not before so much later.
-    TooEarly(Millis),
-    /// It needs none.
-    Settled(Option<State>),
-    /// Never unattended.
     Forbidden(crate::protocol::operation::Parked),
 }
 

@@ -25,8 +25,9 @@
 
 use crate::protocol::command::Grant;
 use crate::protocol::ids::{AttemptId, OperationKey};
+use crate::protocol::operation::{Parked, State};
 use crate::protocol::outcome::Evidence;
-use crate::protocol::time::{BootInstant, Moment};
+use crate::protocol::time::{BootInstant, Millis, Moment};
 use crate::protocol::void::{VoidEnd, VoidGrant, Voided};
 
 /// The right to make one attempt, until `dispatch_by`.
@@ -172,6 +173,21 @@ impl VoidPermit {
             end,
         }
     }
+}
+
+/// The reply to the wish to undo.
+#[derive(Debug)]
+pub enum Voiding {
+    /// Send the request that undoes.
+    Granted(VoidPermit),
+    /// Not now: some attempt is still acting or listening.
+    NotNow,
+    /// It has not been quiet for long enough: not before so much later.
+    TooEarly(Millis),
+    /// It needs none.
+    Settled(Option<State>),
+    /// Never unattended.
+    Forbidden(Parked),
 }
 
 /// What one request that undoes showed, to be recorded.

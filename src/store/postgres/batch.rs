@@ -18,7 +18,6 @@ use super::trouble::Trouble;
 use crate::protocol::command::{Changes, Command, Reply, RequestChange};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
-
 use crate::protocol::view::{Record, View};
 use crate::store::load::is_applied;
 use crate::store::seal::{Content, SealError, Sealer};
@@ -104,19 +103,8 @@ impl Item {
             | Command::Resolve(_)
             | Command::Note(_) => before.and_then(resource_of),
         };
-        let reads_fence = match command {
-            Command::Admit(_) | Command::Resend(_) | Command::Park(_) | Command::Steer(_) => true,
-            Command::Record(_)
-            | Command::Find(_)
-            | Command::BeginVoid(_)
-            | Command::Voided(_)
-            | Command::Resolve(_)
-            | Command::Note(_) => false,
-        };
-        let fence_version = resource
-            .as_ref()
-            .filter(|_| reads_fence)
-            .map(|resource| known.fence_guard(resource));
+        let fence_read = resource.as_ref().filter(|_| command.reads_fence());
+        let fence_version = fence_read.map(|resource| known.fence_guard(resource));
         let (mut note_expected, mut keyless_seen, mut keyless) = (None, None, None);
         if let Command::Admit(admit) = command {
             note_expected = Some(known.has_note(&key));
