@@ -108,16 +108,13 @@ impl Reconciler {
         ready: &Ready,
         step: StepIndex,
     ) -> Came {
-        let asking = &ready.protect.asking;
         match operation.settle.steps.at(step) {
-            Some(SettleStep::LookUp(policy)) => match asking.look_up(policy.name.as_str()) {
-                Some(_) => self.look_up(gateway, ready, policy.name.as_str()).await,
-                None => Came::Found(Found::NotKnown(NotKnown::NotConfigured)),
-            },
-            Some(SettleStep::Compare(policy)) => match asking.compare(policy.name.as_str()) {
-                Some(_) => self.compare(gateway, ready, policy.name.as_str()).await,
-                None => Came::Found(Found::NotKnown(NotKnown::NotConfigured)),
-            },
+            Some(SettleStep::LookUp(policy)) => {
+                self.look_up(gateway, ready, policy.name.as_str()).await
+            }
+            Some(SettleStep::Compare(policy)) => {
+                self.compare(gateway, ready, policy.name.as_str()).await
+            }
             Some(SettleStep::SendAgain(_) | SettleStep::Void(_) | SettleStep::Callback(_))
             | None => Came::Found(Found::NotKnown(NotKnown::NotConfigured)),
         }
