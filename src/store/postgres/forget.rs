@@ -56,7 +56,8 @@ const NEXT: &str = "WITH
         SELECT o.identity, o.sequence, coalesce(NOT o.unsettled AND o.settled_ms <= $2, false) AS old,
             o.first_seen_wall_ms <= $3 AS passed
         FROM fencepost.operations o
-        WHERE o.tenant = $7 AND o.sequence > (SELECT passed FROM here) ORDER BY o.sequence LIMIT $4),
+        WHERE o.tenant = $7 AND o.sequence > 0 AND o.sequence > (SELECT passed FROM here)
+        ORDER BY o.sequence LIMIT $4),
     seen AS MATERIALIZED (
         SELECT count(*) AS looked_at, max(n.sequence) FILTER (WHERE n.old OR n.passed) AS up_to FROM next n),
     moved AS (
@@ -84,7 +85,7 @@ const IDENTITIES: &str = "
         WHERE e.tenant = $7 AND e.operation = ANY(ARRAY(SELECT g.identity FROM gone g))),
     notes AS (
         DELETE FROM fencepost.twins t
-        WHERE t.tenant = $7 AND t.first = ANY(ARRAY(SELECT g.identity FROM gone g)))";
+        WHERE t.tenant = $7 AND t.incarnation > -1 AND t.first = ANY(ARRAY(SELECT g.identity FROM gone g)))";
 
 const TOLD: &str = "
     SELECT s.looked_at, s.up_to IS NOT NULL, (SELECT count(*) FROM gone) FROM seen s";

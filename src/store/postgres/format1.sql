@@ -122,21 +122,27 @@ CREATE TABLE fencepost.operations (
     answer bytea,
     request bytea,
     settled_ms bigint,
-    PRIMARY KEY (tenant, identity)
+    PRIMARY KEY (identity, tenant)
 ) WITH (fillfactor = 80);
 
+-- A plan is made once and kept, and it may be made while a table is empty or was never counted: all indexes look
+-- alike then, and the one that only tells the tenant would lead through everything that the tenant ever did, at
+-- every admission from then on. So what tells one row comes first in an index, and one that does not begins with
+-- something that is always true: no statement uses it that does not say the same (`sequence > 0`, `sequence > -1`,
+-- `incarnation > -1`). For the same reason the functions below search no table from end to end.
+
 -- Pages of operations of a tenant, newest first; and what is old enough to be forgotten, oldest first.
-CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (tenant, sequence);
--- What stands in the way of an admission.
-CREATE INDEX unsettled_of_resource ON fencepost.operations (tenant, resource, number)
-    WHERE unsettled AND resource IS NOT NULL;
--- What a pass of the reconciler reads: its own, and those of the dead.
-CREATE INDEX unsettled_of_owner ON fencepost.operations (tenant, owner, sequence) WHERE unsettled;
+CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (tenant, sequence) WHERE sequence > 0;
 -- What one of all instances of a tenant looks through now and then: has anybody been forgotten?
-CREATE INDEX unsettled_in_order ON fencepost.operations (tenant, sequence) WHERE unsettled;
+CREATE INDEX unsettled_in_order ON fencepost.operations (tenant, sequence) WHERE unsettled AND sequence > -1;
+-- What a pass of the reconciler reads: its own, and those of the dead.
+CREATE INDEX unsettled_of_owner ON fencepost.operations (owner, tenant, sequence) WHERE unsettled;
 -- What a request without a key may be the blind retry of.
-CREATE INDEX unsettled_keyless ON fencepost.operations (tenant, keyless, sequence)
+CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, tenant, sequence)
     WHERE unsettled AND keyless IS NOT NULL;
+-- What stands in the way of an admission.
+CREATE INDEX unsettled_of_resource ON fencepost.operations (resource, tenant, number)
+    WHERE unsettled AND resource IS NOT NULL;
 
 CREATE TABLE fencepost.twins (
     tenant text COLLATE "C",
@@ -147,11 +153,11 @@ CREATE TABLE fencepost.twins (
     incarnation bigint NOT NULL,
     record bytea NOT NULL,
     first bytea NOT NULL,
-    PRIMARY KEY (tenant, identity)
+    PRIMARY KEY (identity, tenant)
 );
 
 -- Notes go with the operation that they name.
-CREATE INDEX twins_of_first ON fencepost.twins (tenant, first);
+CREATE INDEX twins_of_first ON fencepost.twins (first, tenant) WHERE incarnation > -1;
 
 -- Found by the story of an operation.
 CREATE TABLE fencepost.events (
@@ -173,7 +179,7 @@ CREATE FUNCTION fencepost.view_1(
     keyless_tenants text[], keyless_of bytea[])
 RETURNS TABLE (kind smallint, slot bigint, version bigint, sequence bigint, tenant text, upstream bytea,
     principal bytea, id bytea, incarnation bigint, record bytea, answer bytea, request bytea)
-LANGUAGE plpgsql STABLE AS $body$
+LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $body$
 BEGIN
     RETURN QUERY
     SELECT 0::smallint, 0::bigint, r.epoch, 0::bigint, NULL::text, NULL::bytea, NULL::bytea, NULL::bytea,
@@ -212,7 +218,7 @@ $body$;
 
 -- Locks fences, in the order given, until the transaction ends: what is decided then is written.
 CREATE FUNCTION fencepost.lock_1(fence_tenants text[], fence_names bytea[]) RETURNS void
-LANGUAGE plpgsql AS $body$
+LANGUAGE plpgsql SET enable_seqscan = off AS $body$
 BEGIN
     FOR slot IN 1 .. coalesce(array_length(fence_names, 1), 0) LOOP
         PERFORM 1 FROM fencepost.fences
@@ -251,7 +257,7 @@ CREATE FUNCTION fencepost.write_1(
     event_of integer[], event_operations bytea[], event_records bytea[], reached bigint[],
     begins bigint[],
     OUT position_now bigint, OUT closed boolean, OUT verdicts smallint[], OUT aside_now bigint)
-LANGUAGE plpgsql AS $body$
+LANGUAGE plpgsql SET enable_seqscan = off AS $body$
 DECLARE
     alive boolean;
     here bigint := fencepost.timeline_1();

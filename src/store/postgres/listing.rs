@@ -67,7 +67,7 @@ impl Reader {
                AND ($4::bytea IS NULL OR o.upstream = $4)
                AND ($5::bytea IS NULL OR o.id = $5)
                AND ($6::bigint IS NULL OR o.sequence < $6)
-               AND o.tenant = $8
+               AND o.tenant = $8 AND o.sequence > 0
              ORDER BY o.sequence DESC LIMIT $7"
         );
         let OperationQuery {
@@ -146,16 +146,17 @@ impl Reader {
         const COUNTS: &str = "
             WITH rough AS (SELECT greatest(reltuples, 0)::bigint AS operations FROM pg_class
                            WHERE oid = 'fencepost.operations'::regclass)
-            SELECT state, count(*) FROM fencepost.operations WHERE unsettled AND tenant = $2
+            SELECT state, count(*) FROM fencepost.operations
+            WHERE unsettled AND sequence > -1 AND tenant = $2
             GROUP BY state
             UNION ALL
             SELECT o.state, count(*) FROM rough JOIN fencepost.operations o ON NOT o.unsettled
-            WHERE rough.operations <= $1 AND o.tenant = $2 GROUP BY o.state
+            WHERE rough.operations <= $1 AND o.tenant = $2 AND o.sequence > 0 GROUP BY o.state
             UNION ALL
             SELECT 'COMPLETED', operations FROM rough WHERE operations > $1";
         const EPOCH: &str = "SELECT epoch FROM fencepost.register";
         let oldest = format!(
-            "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
+            "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1
              ORDER BY o.sequence LIMIT 1"
         );
         self.read(async {

@@ -14,14 +14,14 @@ use crate::store::{COUNTED, LOOKED_AT, Pressing, STATE_WORDS, StoreError};
 
 /// Of a tenant, so many of the oldest.
 pub(super) const COUNTS: &str = "SELECT f.state, count(*) FROM (
-        SELECT o.state FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
+        SELECT o.state FROM fencepost.operations o WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1
         ORDER BY o.sequence LIMIT $2) f
     GROUP BY f.state";
 
 /// The same one by one.
 pub(super) fn oldest() -> String {
     format!(
-        "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.tenant = $1
+        "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1
          ORDER BY o.sequence LIMIT $2"
     )
 }

@@ -16,6 +16,8 @@
 //! bench unsettled --dir /tmp/crashed --operations 100000
 //! bench restart --dir /tmp/crashed
 //! bench shared --url postgres://… --sidecars 3
+//! bench fill-shared --url postgres://…/full --operations 10000000
+//! bench shared --url postgres://…/empty --than postgres://…/full
 //! ```
 
 #![allow(
@@ -33,6 +35,7 @@
 mod bare;
 mod figures;
 mod fill;
+mod lived;
 mod load;
 mod register;
 mod shared;
@@ -119,10 +122,23 @@ enum What {
         /// Also takes turns with `pgbench`.
         #[arg(long)]
         pgbench: bool,
+        /// Also takes turns with one sidecar of this register.
+        #[arg(long)]
+        than: Option<String>,
         #[arg(long, default_value_t = 3)]
         rounds: usize,
         #[command(flatten)]
         pressure: Pressure,
+        #[command(flatten)]
+        shape: ShapeArguments,
+    },
+    /// Makes a register in PostgreSQL with so many settled operations, once.
+    FillShared {
+        /// Of a database for nothing else.
+        #[arg(long)]
+        url: String,
+        #[arg(long)]
+        operations: u64,
         #[command(flatten)]
         shape: ShapeArguments,
     },
@@ -210,12 +226,23 @@ async fn main() {
             url,
             sidecars,
             pgbench,
+            than,
             rounds,
             pressure,
             shape,
         } => {
-            shared::turns(&url, sidecars, pgbench, rounds, pressure, shape.shape()).await;
+            let beside = shared::Beside {
+                sidecars,
+                pgbench,
+                register: than,
+            };
+            shared::turns(&url, beside, rounds, pressure, shape.shape()).await;
         }
+        What::FillShared {
+            url,
+            operations,
+            shape,
+        } => lived::settled(&url, operations, shape.shape()).await,
         What::Restart { dir, shape } => restart(&dir, shape.shape()).await,
     }
 }

@@ -43,40 +43,56 @@ UPDATE yardstick.operations SET state = 'COMPLETED', record = decode(repeat('cd'
 END;
 ";
 
-pub async fn turns(
-    url: &str,
-    sidecars: usize,
-    pgbench: bool,
-    rounds: usize,
-    pressure: Pressure,
-    shape: Shape,
-) {
-    if pgbench {
+/// What one sidecar takes turns with.
+pub struct Beside {
+    /// So many, which share the callers between them; one is none beside it.
+    pub sidecars: usize,
+    pub pgbench: bool,
+    /// One sidecar of another register.
+    pub register: Option<String>,
+}
+
+pub async fn turns(url: &str, beside: Beside, rounds: usize, pressure: Pressure, shape: Shape) {
+    if beside.pgbench {
         psql(url, TABLES);
     }
     let mut registers = Vec::new();
-    for _ in 0..sidecars {
+    for _ in 0..beside.sidecars {
         registers.push(Bench::join(url).await);
     }
-    let (mut alone, mut together) = (Figures::default(), Figures::default());
+    let other = match &beside.register {
+        Some(url) => Some((url_without_password(url), Bench::join(url).await)),
+        None => None,
+    };
+    let mut alone = Figures::default();
+    let (mut together, mut elsewhere) = (Figures::default(), Figures::default());
     let mut yardstick = Vec::new();
     for round in 1..=rounds {
-        if pgbench {
+        if beside.pgbench {
             yardstick.push(measure_pgbench(url, pressure, shape));
         }
         let figures = pressure.measure(&registers[0], shape).await;
         say("one sidecar", &url_without_password(url), round, &figures);
         alone.add(&figures);
-        if sidecars > 1 {
+        if registers.len() > 1 {
             let figures = all(&registers, pressure, shape).await;
             say("all sidecars", &url_without_password(url), round, &figures);
             together.add(&figures);
         }
+        if let Some((name, register)) = &other {
+            let figures = pressure.measure(register, shape).await;
+            say("one sidecar", name, round, &figures);
+            elsewhere.add(&figures);
+        }
     }
-    if sidecars > 1 {
+    if registers.len() > 1 {
         say_ratios(&"all sidecars to one", &alone, &together);
     }
-    if pgbench {
+    if let Some((name, register)) = other {
+        say_ratios(&name, &alone, &elsewhere);
+        register.close().await;
+    }
+    if beside.pgbench {
         let mean = yardstick.iter().sum::<f64>() / yardstick.len() as f64;
         let ours = alone.operations as f64 / alone.elapsed.as_secs_f64();
         println!(
@@ -143,7 +159,7 @@ fn measure_pgbench(url: &str, pressure: Pressure, shape: Shape) -> f64 {
     number
 }
 
-fn psql(url: &str, statements: &str) {
+pub fn psql(url: &str, statements: &str) {
     let status = Command::new("psql")
         .args(["-q", "-c", statements, url])
         .status();

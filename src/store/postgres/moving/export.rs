@@ -108,7 +108,7 @@ async fn write(session: &Session, to: &Path) -> Result<Moved, MoveError> {
         FROM fencepost.register r CROSS JOIN LATERAL (
             SELECT greatest(r.lived_ms, max(t.lived_ms)) AS lived_ms FROM fencepost.ages t) oldest
         CROSS JOIN fencepost.operations o LEFT JOIN fencepost.ages a ON a.tenant = o.tenant
-        ORDER BY o.tenant, o.sequence";
+        WHERE o.sequence > 0 ORDER BY o.tenant, o.sequence";
     const TWINS: &str =
         "SELECT tenant, upstream, principal, id, incarnation, record FROM fencepost.twins";
     const FENCES: &str = "SELECT o.tenant, o.upstream, o.principal, o.id, o.incarnation, f.record,

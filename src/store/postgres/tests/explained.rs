@@ -3,26 +3,37 @@
 
 use super::super::servers::{Postgres, Settings};
 use super::*;
+use crate::protocol::operation::IdentityOrigin;
 use crate::store::Backend;
 use crate::store::postgres::doubt::of_carriers;
 use crate::store::postgres::forget::What;
 use crate::store::postgres::pressing;
 
-/// Rows as they are when many have gone down: of a tenth nobody knows how it ended.
-fn fill(database: &Database) {
-    database.query(
+/// Rows of a tenant as they are when many have gone down: of a tenth nobody knows how it ended.
+fn filling(tenant: &str) -> String {
+    format!(
         "INSERT INTO fencepost.operations (identity, version, tenant, upstream, principal, id, incarnation,
-             state, unsettled, owner, first_seen_wall_ms, record, settled_ms)
-         SELECT decode(md5(n::text), 'hex'), 1, 't', 'u', '', n::text::bytea, 0,
+             state, unsettled, resource, number, keyless, owner, first_seen_wall_ms, record, settled_ms)
+         SELECT decode(md5(n::text), 'hex'), 1, '{tenant}', 'u', '', n::text::bytea, 0,
              CASE WHEN n % 10 = 0 THEN 'UNCERTAIN' ELSE 'COMPLETED' END, n % 10 = 0,
+             decode(md5((n % 2003)::text), 'hex'), n, decode(md5(n::text), 'hex'),
              decode(md5((n % 503)::text), 'hex'), n, '', CASE WHEN n % 10 <> 0 THEN n END
          FROM generate_series(1, 40000) n;
          INSERT INTO fencepost.events (tenant, operation, record)
-         SELECT 't', identity, '' FROM fencepost.operations;
+         SELECT '{tenant}', decode(md5(n::text), 'hex'), '' FROM generate_series(1, 40000) n;
          INSERT INTO fencepost.twins (identity, tenant, upstream, principal, id, incarnation, record, first)
-         SELECT identity, 't', 'u', '', '', 0, '', identity FROM fencepost.operations;
-         ANALYZE fencepost.operations, fencepost.events, fencepost.twins",
-    );
+         SELECT decode(md5(n::text), 'hex'), '{tenant}', 'u', '', '', 0, '', decode(md5(n::text), 'hex')
+         FROM generate_series(1, 40000) n;
+         INSERT INTO fencepost.fences (tenant, name, version, cancelled, record)
+         SELECT '{tenant}', decode(md5(n::text), 'hex'), 1, false, '' FROM generate_series(1, 2003) n"
+    )
+}
+
+fn fill(database: &Database) {
+    database.query(&format!(
+        "{}; ANALYZE fencepost.operations, fencepost.events, fencepost.twins",
+        filling("t")
+    ));
 }
 
 fn plan(database: &Database, statement: &str, parameters: &str) -> String {
@@ -115,4 +126,71 @@ async fn nothing_is_compiled_in_a_register_that_is_new() {
             .collect::<Vec<_>>()
     });
     assert!(compiled.is_none(), "{}", compiled.unwrap().join("\n"));
+}
+
+/// How many rows were found by an index, and how many on the way from a table's beginning to its end.
+const READ: &str = "SELECT i.found || ' ' || t.passed_by FROM
+    (SELECT sum(idx_tup_read) AS found FROM pg_stat_user_indexes
+     WHERE relname IN ('operations', 'events', 'twins', 'fences')) i,
+    (SELECT sum(seq_tup_read) AS passed_by FROM pg_stat_user_tables
+     WHERE relname IN ('operations', 'events', 'twins', 'fences')) t";
+
+/// Every way that a decision reads or writes, as often as it takes to have its plans kept.
+async fn every_kind(party: &Party, round: u32) {
+    for number in 0..8 {
+        let name = format!("{round}-{number}");
+        let fenced = c::fenced(&name, &format!("r{}", number % 2), "7", A);
+        party.carry_out(&fenced, c::applied()).await;
+        let again = party.register.admit(c::again(&fenced)).await.unwrap();
+        assert!(matches!(again.admission.ruling, Ruling::Replay { .. }));
+        let keyless = Admit {
+            origin: IdentityOrigin::Fresh,
+            blind_retry: Some(Millis(300_000)),
+            ..c::admit(&format!("keyless-{name}"), A)
+        };
+        party.carry_out(&keyless, c::applied()).await;
+        let in_doubt = c::admit(&format!("in-doubt-{name}"), A);
+        party.carry_out(&in_doubt, c::interrupted()).await;
+    }
+}
+
+/// Plans are kept from when there was little, and nothing need make the planner look again: of what came since,
+/// no decision reads more than it needs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_made_while_there_was_little_is_good_when_there_is_much() {
+    for counted in ["", "ANALYZE"] {
+        // Nobody counts the rows, and has the plans made anew.
+        let server = Postgres::start_with(&Settings::default().with("autovacuum", "off"));
+        let database = server.database();
+        let party = Party::of(sidecar(database.url(), A.0).await);
+        every_kind(&party, 0).await;
+        database.query(counted);
+        every_kind(&party, 1).await;
+        database.query(&filling(c::TENANT));
+        database.query("SELECT pg_stat_reset()");
+        every_kind(&party, 2).await;
+        party.register.read().close().await.unwrap();
+        drop(party);
+        // Whoever leaves tells what he has read.
+        let connected = "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        until("everybody has left", async || {
+            database.query(connected).trim() == "0"
+        })
+        .await;
+        let read = database.query(READ);
+        let rows: Vec<u64> = read
+            .split_whitespace()
+            .map(|it| it.parse().unwrap())
+            .collect();
+        let [found, passed_by] = rows[..] else {
+            panic!("{read}");
+        };
+        assert!(found > 0, "the database counts what it reads");
+        assert_eq!(passed_by, 0, "nothing is searched from end to end");
+        assert!(
+            found < 1_000,
+            "{found} rows were read for 24 operations, counted: {counted:?}"
+        );
+    }
 }
