@@ -83,8 +83,9 @@ impl Reader {
         keys: &[OperationKey],
     ) -> Result<Vec<Operation>, StoreError> {
         let statement = format!(
-            "SELECT {OPERATION} FROM unnest($1, $2) w(tenant, identity)
-             JOIN fencepost.operations o ON o.tenant = w.tenant AND o.identity = w.identity"
+            "SELECT {OPERATION} FROM unnest($1, $2) w(tenant, identity) CROSS JOIN LATERAL
+                 (SELECT * FROM fencepost.operations k
+                  WHERE k.tenant = w.tenant AND k.identity = w.identity OFFSET 0) o"
         );
         let named = keys.iter().map(|it| (it.tenant.as_str(), identity::of(it)));
         let (tenants, identities): (Vec<_>, Vec<_>) = named.unzip();

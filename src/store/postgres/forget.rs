@@ -85,7 +85,7 @@ const IDENTITIES: &str = "
         WHERE e.tenant = $7 AND e.operation = ANY(ARRAY(SELECT g.identity FROM gone g))),
     notes AS (
         DELETE FROM fencepost.twins t
-        WHERE t.tenant = $7 AND t.incarnation > -1 AND t.first = ANY(ARRAY(SELECT g.identity FROM gone g)))";
+        WHERE t.tenant = $7 AND t.first = ANY(ARRAY(SELECT g.identity FROM gone g)))";
 
 const TOLD: &str = "
     SELECT s.looked_at, s.up_to IS NOT NULL, (SELECT count(*) FROM gone) FROM seen s";

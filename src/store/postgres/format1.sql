@@ -102,8 +102,8 @@ CREATE TABLE fencepost.fences (
 -- reckon it, so it is one of its tenant only. Whoever reads a row compares what it stands for. `keyless`: what
 -- equal requests without a key have in common. `settled_ms` is the age of its tenant when it was settled.
 CREATE TABLE fencepost.operations (
-    tenant text COLLATE "C",
-    identity bytea,
+    tenant text COLLATE "C" NOT NULL,
+    identity bytea NOT NULL,
     sequence bigint GENERATED ALWAYS AS IDENTITY,
     version bigint NOT NULL,
     upstream bytea NOT NULL,
@@ -121,43 +121,46 @@ CREATE TABLE fencepost.operations (
     record bytea NOT NULL,
     answer bytea,
     request bytea,
-    settled_ms bigint,
-    PRIMARY KEY (identity, tenant)
+    settled_ms bigint
 ) WITH (fillfactor = 80);
 
--- A plan is made once and kept, and it may be made while a table is empty or was never counted: all indexes look
--- alike then, and the one that only tells the tenant would lead through everything that the tenant ever did, at
--- every admission from then on. So what tells one row comes first in an index, and one that does not begins with
--- something that is always true: no statement uses it that does not say the same (`sequence > 0`, `sequence > -1`,
--- `incarnation > -1`). For the same reason the functions below search no table from end to end.
+-- A plan is made once and kept, and it may be made while a table is empty or was never counted: all indexes that
+-- have a column of the condition look alike then, and one that knows the tenant only would lead through everything
+-- that the tenant ever did, at every admission from then on. So there is one index for each way of looking, and
+-- nothing to choose: each begins with what tells the row, and has the tenant, where it must be unique within it,
+-- under a collation that orders alike and that no statement names. Those that do begin with the tenant say
+-- something that is always true (`sequence > 0`, `sequence > -1`): no statement uses them that does not say the
+-- same. For the same reason the functions below search no table from end to end, and what they look for among many
+-- is looked for one by one (`OFFSET 0`: a join may read all there is, where it thinks that there is little).
 
+CREATE UNIQUE INDEX operations_by_identity ON fencepost.operations (identity, tenant COLLATE "POSIX");
 -- Pages of operations of a tenant, newest first; and what is old enough to be forgotten, oldest first.
 CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (tenant, sequence) WHERE sequence > 0;
 -- What one of all instances of a tenant looks through now and then: has anybody been forgotten?
 CREATE INDEX unsettled_in_order ON fencepost.operations (tenant, sequence) WHERE unsettled AND sequence > -1;
--- What a pass of the reconciler reads: its own, and those of the dead.
-CREATE INDEX unsettled_of_owner ON fencepost.operations (owner, tenant, sequence) WHERE unsettled;
--- What a request without a key may be the blind retry of.
-CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, tenant, sequence)
-    WHERE unsettled AND keyless IS NOT NULL;
 -- What stands in the way of an admission.
-CREATE INDEX unsettled_of_resource ON fencepost.operations (resource, tenant, number)
+CREATE INDEX unsettled_of_resource ON fencepost.operations (resource, number)
     WHERE unsettled AND resource IS NOT NULL;
+-- What a pass of the reconciler reads: its own, and those of the dead.
+CREATE INDEX unsettled_of_owner ON fencepost.operations (owner, sequence) WHERE unsettled;
+-- What a request without a key may be the blind retry of.
+CREATE INDEX unsettled_keyless ON fencepost.operations (keyless, sequence)
+    WHERE unsettled AND keyless IS NOT NULL;
 
 CREATE TABLE fencepost.twins (
-    tenant text COLLATE "C",
-    identity bytea,
+    tenant text COLLATE "C" NOT NULL,
+    identity bytea NOT NULL,
     upstream bytea NOT NULL,
     principal bytea NOT NULL,
     id bytea NOT NULL,
     incarnation bigint NOT NULL,
     record bytea NOT NULL,
-    first bytea NOT NULL,
-    PRIMARY KEY (identity, tenant)
+    first bytea NOT NULL
 );
 
+CREATE UNIQUE INDEX twins_by_identity ON fencepost.twins (identity, tenant COLLATE "POSIX");
 -- Notes go with the operation that they name.
-CREATE INDEX twins_of_first ON fencepost.twins (first, tenant) WHERE incarnation > -1;
+CREATE INDEX twins_of_first ON fencepost.twins (first);
 
 -- Found by the story of an operation.
 CREATE TABLE fencepost.events (
@@ -188,23 +191,30 @@ BEGIN
     UNION ALL
     SELECT 1::smallint, s.slot, f.version, 0::bigint, f.tenant, NULL, NULL, f.name, NULL, f.record, NULL, NULL
     FROM unnest(fence_tenants, fence_names) WITH ORDINALITY s(tenant, name, slot)
-    JOIN fencepost.fences f ON f.tenant = s.tenant AND f.name = s.name
+    CROSS JOIN LATERAL (
+        SELECT * FROM fencepost.fences k WHERE k.tenant = s.tenant AND k.name = s.name OFFSET 0) f
     UNION ALL
     SELECT 2::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, CASE WHEN s.requested THEN o.request END
     FROM unnest(operation_tenants, identities, with_request)
         WITH ORDINALITY s(tenant, identity, requested, slot)
-    JOIN fencepost.operations o ON o.tenant = s.tenant AND o.identity = s.identity
+    CROSS JOIN LATERAL (
+        SELECT * FROM fencepost.operations k
+        WHERE k.tenant = s.tenant AND k.identity = s.identity OFFSET 0) o
     UNION ALL
     SELECT 3::smallint, s.slot, 0::bigint, 0::bigint, t.tenant, t.upstream, t.principal, t.id,
            t.incarnation, t.record, NULL, NULL
     FROM unnest(note_tenants, notes) WITH ORDINALITY s(tenant, identity, slot)
-    JOIN fencepost.twins t ON t.tenant = s.tenant AND t.identity = s.identity
+    CROSS JOIN LATERAL (
+        SELECT * FROM fencepost.twins k
+        WHERE k.tenant = s.tenant AND k.identity = s.identity OFFSET 0) t
     UNION ALL
     SELECT 4::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, NULL
     FROM unnest(resource_tenants, resource_names) WITH ORDINALITY s(tenant, name, slot)
-    JOIN fencepost.operations o ON o.unsettled AND o.tenant = s.tenant AND o.resource = s.name
+    CROSS JOIN LATERAL (
+        SELECT * FROM fencepost.operations k
+        WHERE k.unsettled AND k.tenant = s.tenant AND k.resource = s.name OFFSET 0) o
     UNION ALL
     SELECT 5::smallint, s.slot, o.version, o.sequence, o.tenant, o.upstream, o.principal, o.id,
            o.incarnation, o.record, o.answer, NULL
