@@ -44,7 +44,7 @@ struct Cell {
 /// A row: what goes wrong, and a play of it.
 type Row = (&'static str, fn(Column) -> Cell);
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 8] = [
     ("the answer is lost", rows::lost_answer),
     ("the application calls again", rows::application_retry),
     ("the worker is killed after sending", rows::crash_after_send),
@@ -53,6 +53,14 @@ const ROWS: [Row; 6] = [
     (
         "the API honours no keys, the answer is lost",
         rows::api_without_keys,
+    ),
+    (
+        "the API honours no keys but can be asked, the answer is lost",
+        rows::api_that_can_be_asked,
+    ),
+    (
+        "the API has forgotten the key when the worker comes back",
+        rows::forgotten_key,
     ),
 ];
 

@@ -3,11 +3,13 @@
 //! What always holds: a fault happens at a point that was awaited; workers are paused with SIGSTOP and
 //! killed with SIGKILL; the count is read from the provider, and what a worker believes comes second.
 
-use super::stage::Stage;
+use std::time::Instant;
+
+use super::stage::{LIFETIME, Stage};
 use super::{Cell, Column};
 use crate::stripe;
 use crate::support::gate::{Gate, until};
-use crate::support::script::Script;
+use crate::support::script::{Script, json_answer};
 use crate::support::upstream::{Keys, Upstream};
 
 const OLD: &str = "old";
@@ -151,4 +153,46 @@ pub fn api_without_keys(column: Column) -> Cell {
         note: "and `504`, then `409` until a person says how it ended",
         ..cell
     }
+}
+
+/// localstripe again, and Fencepost is told that it can be asked: it lists what it has made.
+pub fn api_that_can_be_asked(column: Column) -> Cell {
+    let provider = stripe::Provider::start();
+    let stage = Stage::listing(column, provider.address());
+    stage.network.lose_next_answer();
+    let mut worker = stage.payer("alice", "order-1");
+    worker.go();
+    assert_eq!(worker.status(), 200);
+    paid(provider.intents("order-1").len())
+}
+
+/// The worker dies when the provider has made the payment, and what runs beside it dies too. Another worker
+/// gets the job when the provider no longer knows the key; it lists what it has made, as long as anybody asks.
+pub fn forgotten_key(column: Column) -> Cell {
+    let provider = Upstream::start(Keys::Honoured);
+    provider.when_asked(|effects, _, _| {
+        let listed = effects
+            .iter()
+            .map(|_| r#"{"id":"pi_1","metadata":{"order":"order-1"}}"#);
+        let listed = listed.collect::<Vec<_>>().join(",");
+        json_answer(200, &format!(r#"{{"data":[{listed}]}}"#))
+    });
+    let mut stage = Stage::forgetting_keys(column, provider.address());
+    let answer = Gate::closed();
+    provider.next(Script::hold_answer(&answer));
+    let mut alice = stage.payer("alice", "order-1");
+    alice.go();
+    answer.until_reached();
+    let sent = Instant::now();
+    alice.kill();
+    stage.kill_sidecar();
+    answer.open();
+    until("the key is past its time", || sent.elapsed() > LIFETIME);
+    provider.forget_keys();
+    stage.start_sidecar();
+
+    let mut bob = stage.payer("bob", "order-1");
+    bob.go();
+    assert_eq!(bob.status(), 200);
+    paid(provider.effects().len())
 }

@@ -19,11 +19,12 @@ use crate::support::setup::Setup;
 use crate::workers::Worker;
 
 /// What Fencepost is told of the provider. A payment happens once ever, by the order it is for,
-/// whatever key the SDK makes; a publication once per generation.
+/// whatever key the SDK makes; a publication once per generation. `{settle}`: how what nobody knows of a
+/// payment is found out, where that is not the capability's usual way.
 const EFFECTS: &str = r#"
 effects:
   - on: POST /v1/payment_intents
-    once: 'pay:{form["metadata[order]"]}'
+    once: 'pay:{form["metadata[order]"]}'{settle}
   - on: PUT /statements/{date}
     once: "publish:{path.date}:{token.generation}"
     fence:
@@ -35,6 +36,22 @@ effects:
 
 const HONOURS_KEYS: &str =
     "capability: [idempotent]\nkey: { header: Idempotency-Key, lifetime: 24h, value: derived }";
+
+/// So long does a provider remember keys that forgets them.
+pub const LIFETIME: Duration = Duration::from_secs(3);
+
+const FORGETS_KEYS: &str = "capability: [idempotent, query]\nkey: { header: Idempotency-Key, lifetime: 3s, value: derived }";
+
+/// The provider lists what it did; a payment shows up there at once.
+const ASKED: &str = r#"
+    settle:
+      - look_up:
+          get: /v1/payment_intents?limit=100
+          applied: 'response.body.data.exists_one(it, it.metadata.order == form["metadata[order]"])'
+          not_applied: 'response.body.data.all(it, it.metadata.order != form["metadata[order]"])'
+          outcome: { body: 'response.body.data.filter(it, it.metadata.order == form["metadata[order]"])[0]' }
+          lag: 1s
+          every: { from: 100ms, to: 100ms }"#;
 
 /// One column's side of a row.
 pub struct Stage {
@@ -50,18 +67,29 @@ pub struct Stage {
 impl Stage {
     /// At a provider that deduplicates by key, as Stripe does.
     pub fn honouring_keys(column: Column, provider: SocketAddr) -> Self {
-        Self::new(column, provider, HONOURS_KEYS)
+        Self::new(column, provider, HONOURS_KEYS, "")
+    }
+
+    /// At a provider that deduplicates by key for [`LIFETIME`], and lists what it did.
+    pub fn forgetting_keys(column: Column, provider: SocketAddr) -> Self {
+        Self::new(column, provider, FORGETS_KEYS, ASKED)
     }
 
     /// At a provider that takes every request for a new one.
     pub fn without_keys(column: Column, provider: SocketAddr) -> Self {
-        Self::new(column, provider, "capability: [opaque]")
+        Self::new(column, provider, "capability: [opaque]", "")
     }
 
-    fn new(column: Column, provider: SocketAddr, capability: &str) -> Self {
+    /// At a provider that takes every request for a new one, and lists what it did.
+    pub fn listing(column: Column, provider: SocketAddr) -> Self {
+        Self::new(column, provider, "capability: [query]", ASKED)
+    }
+
+    fn new(column: Column, provider: SocketAddr, capability: &str, settle: &str) -> Self {
         let network = Link::to(provider);
         let front = (column == Column::Fencepost).then(|| {
-            let setup = Setup::new(network.address(), &format!("{capability}{EFFECTS}"));
+            let effects = EFFECTS.replace("{settle}", settle);
+            let setup = Setup::new(network.address(), &format!("{capability}{effects}"));
             let proxy = Proxy::start(setup);
             let road = Link::to(proxy.address());
             (proxy, road)
@@ -143,8 +171,19 @@ impl Stage {
 
     /// Whatever runs beside the worker dies with it, and comes back.
     pub fn restart_sidecar(&mut self) {
+        self.kill_sidecar();
+        self.start_sidecar();
+    }
+
+    /// Whatever runs beside the worker dies with it.
+    pub fn kill_sidecar(&mut self) {
         if let Some((proxy, _)) = &mut self.front {
             proxy.kill();
+        }
+    }
+
+    pub fn start_sidecar(&mut self) {
+        if let Some((proxy, _)) = &mut self.front {
             proxy.start_again();
         }
     }
