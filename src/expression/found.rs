@@ -12,7 +12,7 @@ use cel::objects::Key;
 use serde_json::value::RawValue;
 
 use super::condition::{AnswerFacts, Truth};
-use super::interpreter::{ExpressionError, Program, Root, Scope};
+use super::interpreter::{ExpressionError, Program, Reference, Root, Scope};
 use super::member::{RequestFacts, WhyMissing};
 
 /// A condition on a stored request and an answer to a question about it.
@@ -31,6 +31,11 @@ impl FoundCondition {
     /// Compiles `response.status == 200 && response.body.data.exists(i, i.id == operation.id)`.
     pub fn parse(source: &str) -> Result<Self, ExpressionError> {
         Program::compile(source, Root::OF_FOUND, 0).map(Self)
+    }
+
+    /// What it reads.
+    pub fn references(&self) -> &[Reference] {
+        self.0.references()
     }
 
     /// Does it hold?
@@ -72,6 +77,11 @@ impl Pick {
     /// Compiles `body.data.object`, to pick out of requests.
     pub fn of_request(source: &str) -> Result<Self, ExpressionError> {
         Program::compile(source, Root::OF_CALLBACK, 0).map(Self)
+    }
+
+    /// What it reads.
+    pub fn references(&self) -> &[Reference] {
+        self.0.references()
     }
 
     /// Picks out of an answer's content.

@@ -200,3 +200,61 @@ fn the_place_that_the_config_names_stands_for_that_of_the_profile() {
         ("query k", Some(255))
     );
 }
+
+/// What is looked for and was never sent is never found, and that would be taken for a proof.
+#[test]
+fn a_question_names_only_what_goes_along() {
+    let asked = |what: &str, inserted: &str| {
+        let step = format!(
+            "settle: [ {{ look_up: {{ get: \"/x?r={what}\", not_applied: \"size(response.body) == 0\", lag: 1m }} }} ]"
+        );
+        with(
+            "key: { header: K, lifetime: 24h }",
+            &format!("{inserted}\n{step}"),
+        )
+        .replace(
+            "capability: [idempotent]",
+            "capability: [idempotent, query]",
+        )
+    };
+    let reference = "{operation.reference}";
+    let digest = "reference: [ { json: /op } ]";
+    let kept = "reference: [ { json: /op, if_present: keep } ]";
+    let id = "reference: [ { json: /op, value: \"{operation.id}\" } ]";
+    let kept_id = "reference: [ { json: /op, value: \"{operation.id}\", if_present: keep } ]";
+    let two = "reference: [ { json: /op }, { json: /p, if_present: keep } ]";
+    for (what, inserted) in [
+        (reference, digest),
+        // Asked for only where it went along.
+        (reference, kept),
+        ("{operation.id}", id),
+        ("{operation.id}", digest),
+        ("{operation.key}", "reference: []"),
+        ("{body.order}", "reference: []"),
+    ] {
+        good(&asked(what, inserted));
+    }
+    for (what, inserted, part) in [
+        (reference, "reference: []", "into no request"),
+        (reference, id, "into no request"),
+        (reference, two, "several places"),
+        ("{operation.id}", kept_id, "use `operation.reference`"),
+    ] {
+        refused_for(&asked(what, inserted), part);
+    }
+    // Wherever it is named: in a condition too, and in what undoes.
+    let in_condition = asked("{body.order}", "reference: []").replace(
+        "size(response.body) == 0",
+        "response.body.r != operation.reference",
+    );
+    refused_for(&in_condition, "into no request");
+    let undone = asked("{body.order}", "reference: []").replace(
+        "settle: [ ",
+        "settle: [ { void: { post: /v, form: { r: \"{operation.reference}\" }, done: \"true\", lag: 1m } }, ",
+    );
+    refused_for(&undone, "into no request");
+    let keyless = asked("{operation.key}", "reference: []")
+        .replace("    key: { header: K, lifetime: 24h }\n", "")
+        .replace("[idempotent, query]", "[query]");
+    refused_for(&keyless, "it has no `key`");
+}

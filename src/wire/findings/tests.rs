@@ -1,13 +1,16 @@
 //! What answers to questions say: applied, not applied, or not known, and never one for another.
 
 use super::*;
-use crate::config::{Content, Query, Value};
-use crate::expression::{FoundCondition, PathParams, Template};
+use crate::config::{
+    Content, IfPresent, Insert, Query, ReferencePart, ReferenceRule, Signed, Slot, Value,
+};
+use crate::expression::{FoundCondition, JsonPointer, PathParams, Template};
 use crate::protocol::command::Command;
 use crate::protocol::decide::decide;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::view::{Living, View};
 use crate::store::conformance::commands;
+use crate::wire::insertion::{self, Named};
 use crate::wire::question::Bearing;
 
 fn fields(all: &[(&'static str, &'static str)]) -> crate::protocol::outcome::Fields {
@@ -34,6 +37,7 @@ fn sent(method: &'static str, own: &[(&'static str, &'static str)], body: &'stat
         &decision.changes.operation.unwrap(),
         Some((request, PathParams::default())),
         Some("the-key".to_owned()),
+        None,
     )
 }
 
@@ -248,6 +252,54 @@ fn a_question_carries_nothing_of_the_effect() {
     assert_eq!(question.method, "GET");
     assert_eq!(
         question.target,
+/// A reference that the request does not carry is not looked for: that nothing is found by it proves nothing.
+#[test]
+fn what_did_not_go_along_is_not_looked_for() {
+    let admit = commands::admit("pay:o42/7", InstanceId(1));
+    let nothing = View::of_nothing(0, Living::Only(InstanceId(1)));
+    let decision = decide(&nothing, &Command::Admit(Box::new(admit)));
+    let operation = decision.changes.operation.unwrap();
+    let asked = |body: Option<&'static str>, signed: Signed| {
+        let insert = Insert {
+            references: vec![ReferenceRule {
+                slot: Slot::Json(JsonPointer::parse("/custom_id").unwrap()),
+                value: vec![ReferencePart::Digest],
+                longest: None,
+                if_present: IfPresent::Keep,
+            }],
+            signed,
+            ..Insert::of_key(None)
+        };
+        let request = body.map(|body| StoredRequest {
+            method: Bytes::from_static(b"POST"),
+            target: Bytes::from_static(b"/orders"),
+            fields: fields(&[
+                ("content-type", "application/json"),
+                ("signature", "sig=:x:"),
+            ]),
+            body: Bytes::from_static(body.as_bytes()),
+        });
+        let named = Named {
+            key: &operation.key,
+            origin: operation.origin,
+            round: operation.key_use.round,
+        };
+        let reference = insertion::carried_reference(&insert, request.as_ref(), named);
+        let request = request.map(|request| (request, PathParams::default()));
+        let asked = Asked::about(&operation, request, None, reference);
+        let query = Query {
+            target: Template::parse("/orders?ref={operation.reference}").unwrap(),
+            ..query()
+        };
+        asked.question(&query, Bearing::Stored, None, None).is_ok()
+    };
+    let unsigned = Signed::Always;
+    assert!(asked(Some("{}"), unsigned));
+    assert!(!asked(Some(r#"{"custom_id":"o42"}"#), unsigned));
+    assert!(!asked(None, unsigned));
+    assert!(!asked(Some("{}"), Signed::LeftAlone));
+}
+
         "/find?ref=pay%3Ao42%2F7&k=the-key&page=2%203"
     );
     let who = fields(&[
