@@ -240,7 +240,10 @@ async fn what_blocks_others_is_explained_with_what_to_type() {
     );
     assert_eq!(
         left.command.as_deref(),
-        Some("fencepost operations resolve bank pay-1 --verdict applied|not-applied --reason '…'")
+        Some(
+            "fencepost operations resolve bank pay-1 --principal none --incarnation 0 --admitted 1 \
+             --verdict applied|not-applied --reason '…'"
+        )
     );
     assert!(left.blocks.contains("newer token"), "{left:?}");
     assert!(acting.next.contains("ends by itself"), "{acting:?}");
@@ -272,7 +275,9 @@ async fn why_tells_the_story_and_what_can_still_be_done_until_when() {
     let usable = 86_400_000 / 100 * 80;
     assert!(send.possible && send.left_ms.unwrap() <= usable);
     assert!(send.left_ms.unwrap() > usable - 60_000);
-    assert!(send.command.unwrap().contains("settle bank pay-1 --send"));
+    let command = send.command.unwrap();
+    let name = "settle bank pay-1 --principal none --incarnation 0 --send";
+    assert!(command.contains(name), "{command}");
     assert!(can("say how it ended").possible);
     let memory = can("memory of its key");
     assert!(memory.possible && memory.left_ms.unwrap() > 86_400_000 - 60_000);
