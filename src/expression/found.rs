@@ -19,7 +19,7 @@ use super::member::{RequestFacts, WhyMissing};
 #[derive(Clone, PartialEq, Eq)]
 pub struct FoundCondition(Program);
 
-/// A condition on a request alone.
+/// A condition on a request, and on the operation that it is about.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestCondition(Program);
 
@@ -47,9 +47,9 @@ impl FoundCondition {
 }
 
 impl RequestCondition {
-    /// Compiles `body.type == 'payment_intent.succeeded'`.
+    /// Compiles `body.type == 'paid' && body.reference == operation.reference`.
     pub fn parse(source: &str) -> Result<Self, ExpressionError> {
-        Program::compile(source, Root::OF_CALLBACK, 0).map(Self)
+        Program::compile(source, Root::OF_CALLBACK_ABOUT, 0).map(Self)
     }
 
     /// Does it hold?
@@ -314,7 +314,9 @@ mod tests {
         assert_eq!(made, Err(WhyMissing::Failed));
         assert!(FoundCondition::parse("nonsense.x == 1").is_err());
         assert!(RequestCondition::parse("response.status == 200").is_err());
-        assert!(RequestCondition::parse("operation.id == 'a'").is_err());
+        assert!(RequestCondition::parse("operation.reference == body.a").is_ok());
+        assert!(RequestCondition::parse("token.generation == '1'").is_err());
+        assert!(Pick::of_request("operation.id").is_err());
     }
 
     #[test]

@@ -122,6 +122,16 @@ impl Root {
         Self::Body,
         Self::Form,
     ];
+    /// The same, once the operation is known that it is about.
+    pub const OF_CALLBACK_ABOUT: &[Self] = &[
+        Self::Request,
+        Self::Path,
+        Self::Query,
+        Self::Headers,
+        Self::Body,
+        Self::Form,
+        Self::Operation,
+    ];
 
     const ALL: [Self; 9] = [
         Self::Request,
