@@ -97,7 +97,8 @@
 //! - says `applied`: that settles, also when it comes before the answer (it waits for that for five seconds), late,
 //!   twice, or when the step has had its time (but not once an undo has begun);
 //! - says `not_applied`: that counts only with `definitive: true`, if no attempt is live, and if only one was ever
-//!   made; else a look-up or a person has the word. Say `definitive` only where the API means "and never will be";
+//!   made; else a look-up or a person has the word. While one is live it is answered 503, so that it comes again. Say
+//!   `definitive` only where the API means "and never will be";
 //! - is recorded first, and then passed on to the application (`forward`), unchanged; the upstream gets the
 //!   application's answer. Where it cannot be recorded, or the application does not answer, the upstream is
 //!   answered 5xx, so that it sends it again. The application may see one twice, as without Fencepost.

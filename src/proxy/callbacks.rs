@@ -24,7 +24,7 @@ use crate::expression::{PathParams, RequestPath};
 use crate::protocol::ids::{Tenant, UpstreamId};
 use crate::protocol::outcome::{Answer, StoredRequest};
 use crate::reconcile::Reconciler;
-use crate::reconcile::callback::Callback;
+use crate::reconcile::callback::{Callback, Heard};
 use crate::telemetry::errors::chain;
 use crate::upstream::{Questions, Unanswered};
 use crate::wire::body::{BodyBudget, BodyError};
@@ -126,6 +126,9 @@ impl CallbackFront {
         })?;
         self.count(heard.word());
         tracing::info!(upstream = %shared.upstream, rule = rule.name, heard = heard.word(), "called back");
+        if heard == Heard::TooEarly {
+            return Err(later(StatusCode::SERVICE_UNAVAILABLE));
+        }
         self.pass_on(&head, body).await
     }
 

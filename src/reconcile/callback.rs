@@ -18,7 +18,7 @@ use super::Reconciler;
 use super::asking::look_into;
 use crate::config::{CallbackRule, Callbacks};
 use crate::expression::{OperationFacts, PathParams, RequestFacts, Truth};
-use crate::protocol::finding::{Finder, Finding, Found, Worth};
+use crate::protocol::finding::{Finder, Finding, Found, Uncounted, Worth};
 use crate::protocol::ids::{Incarnation, OperationId, OperationKey, Tenant, UpstreamId};
 use crate::protocol::operation::{Effect, Operation};
 use crate::store::StoreError;
@@ -58,6 +58,8 @@ pub enum Heard {
     Contradiction,
     /// No condition says anything of it: it is about something else.
     Silent,
+    /// It says for good that there was no effect, of an attempt that is still under way: it is to come again.
+    TooEarly,
     /// It does not name an operation.
     Nameless,
     /// It names one that is not ours.
@@ -72,6 +74,7 @@ impl Heard {
             Self::NothingNew => "nothing-new",
             Self::Contradiction => "contradiction",
             Self::Silent => "silent",
+            Self::TooEarly => "too-early",
             Self::Nameless => "nameless",
             Self::Unknown => "unknown",
         }
@@ -116,6 +119,8 @@ impl Reconciler {
         Ok(match (weighed.effect, weighed.worth) {
             (Effect::Contradiction, _) => Heard::Contradiction,
             (Effect::Changed | Effect::Nothing, Worth::Settled) => Heard::Settled,
+            // It would be evidence if it came later, and may be the only one that ever comes.
+            (_, Worth::Nothing(Uncounted::AttemptLive)) if rule.definitive => Heard::TooEarly,
             (
                 Effect::Changed | Effect::Nothing,
                 Worth::NothingNew | Worth::Sample { .. } | Worth::Nothing(_),
