@@ -52,6 +52,9 @@ pub struct Compare {
     pub query: Option<Query>,
     /// Stands in where the stored request's credential is refused.
     pub credential: Option<Credential>,
+    /// Does what is there never go back to what was there before? Else "as before" may be the end of a longer
+    /// story: made, used and removed again.
+    pub never_reverts: bool,
     /// Longest content of an answer, in bytes.
     pub answer_limit: usize,
 }
@@ -135,9 +138,6 @@ impl Query {
         }
         all.into_iter()
     }
-}
-
-impl Value {
 
     /// What they read by a short form.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
@@ -167,6 +167,9 @@ impl Undo {
     pub fn references(&self) -> impl Iterator<Item = &Reference> {
         self.query.references().chain(self.done.references())
     }
+}
+
+impl Value {
     fn list<'v>(&'v self, all: &mut Vec<&'v Template>) {
         match self {
             Self::Text(template) => all.push(template),

@@ -72,9 +72,12 @@
 //! does not say which. Such a finding is not known, unless the condition compares what the form says (`tells_forms:
 //! true`).
 //!
-//! `compare` reads the target of the PUT (or `get`). What was sent is there: applied. What the request's own
-//! condition asks for is still there (the same ETag; nothing, for `If-None-Match: *`): not applied, with lag and
-//! samples as above. Anything else, in particular somebody else's later state, is not known.
+//! `compare` reads the target of the PUT (or `get`). What was sent is there: applied. Anything else, in particular
+//! somebody else's later state, is not known. That what the request's own condition asks for is still there (the same
+//! ETag; nothing, for `If-None-Match: *`) is not known either: it may have been made, used and deleted meanwhile, or
+//! replaced and put back, and sending it again would do it twice. Say `never_reverts: true` where nobody deletes
+//! and nothing is restored, versions and lifecycles included: then it means not applied, with lag and samples as
+//! above.
 //!
 //! # Undoing
 //!

@@ -169,8 +169,8 @@ impl Reconciler {
             Ok(answer) => answer,
             Err(came) => return came,
         };
-        let asked = Arc::clone(&ready.asked);
-        let said = look_into(move || findings::of_comparison(&asked, &answer)).await;
+        let (asked, never_reverts) = (Arc::clone(&ready.asked), compare.never_reverts);
+        let said = look_into(move || findings::of_comparison(&asked, &answer, never_reverts)).await;
         Came::Found(said.unwrap_or(Found::NotKnown(NotKnown::ConditionFailed)))
     }
 

@@ -68,6 +68,7 @@ pub(super) fn compare(
         credential: None,
     });
     let credential = credential(fields);
+    let never_reverts = fields.or("never_reverts", false, Field::boolean);
     Compare {
         name,
         query: query.map(|query| Query {
@@ -75,6 +76,7 @@ pub(super) fn compare(
             ..query
         }),
         credential,
+        never_reverts,
         answer_limit: answer_limit(fields),
     }
 }
@@ -96,8 +98,6 @@ pub(super) fn undo(
     })
 }
 
-/// With `keep_request: never` there is neither a request to read from nor a credential of its own.
-pub(super) fn needs_nothing_stored(field: &Field<'_>, query: Option<&Query>) {
 /// Nothing is found by what goes into no request, and that would be taken for a proof.
 pub(super) fn names_what_is_sent<'r>(
     field: &Field<'_>,
@@ -146,6 +146,8 @@ pub(super) fn names_what_is_sent<'r>(
     }
 }
 
+/// With `keep_request: never` there is neither a request to read from nor a credential of its own.
+pub(super) fn needs_nothing_stored(field: &Field<'_>, query: Option<&Query>) {
     let Some(query) = query else {
         return;
     };
