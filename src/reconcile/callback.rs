@@ -174,6 +174,7 @@ impl Callback {
             id: key.id.as_str(),
             key: None,
             reference: reference.as_deref(),
+            answers: None,
         });
         let facts = RequestFacts { operation, ..facts };
         match (found(rule, &facts), &key) {

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::config::{Content, Credential, Query, Value};
 use crate::expression::{Missing, OperationFacts, PathParams, RequestFacts};
-use crate::protocol::operation::Operation;
+use crate::protocol::operation::{AttemptEnd, Operation};
 use crate::protocol::outcome::{Fields, StoredRequest};
 
 /// What a question is about. Owned, so that it can be looked into off the async workers.
@@ -21,6 +21,7 @@ pub struct Asked {
     id: String,
     key: Option<String>,
     reference: Option<String>,
+    answers: String,
     token: Option<crate::protocol::ids::FencingToken>,
 }
 
@@ -76,6 +77,7 @@ impl Asked {
             id: operation.key.id.as_str().to_owned(),
             key,
             reference,
+            answers: answers(operation),
             token: operation.place.as_ref().and_then(|place| place.token),
         }
     }
@@ -92,6 +94,7 @@ impl Asked {
             id: &self.id,
             key: self.key.as_deref(),
             reference: self.reference.as_deref(),
+            answers: Some(&self.answers),
         };
         let facts = match &self.request {
             Some(stored) => RequestFacts {
@@ -200,6 +203,20 @@ impl Asked {
         let fields = stored.whole.fields.iter();
         fields.filter(|(name, _)| is_asked(name)).cloned().collect()
     }
+}
+
+/// The statuses of complete answers that proved nothing, each once.
+fn answers(operation: &Operation) -> String {
+    let mut statuses: Vec<String> = Vec::new();
+    for attempt in &operation.attempts {
+        if let AttemptEnd::Ambiguous(status) = attempt.end {
+            let status = status.to_string();
+            if !statuses.contains(&status) {
+                statuses.push(status);
+            }
+        }
+    }
+    statuses.join(" ")
 }
 
 impl Stored {

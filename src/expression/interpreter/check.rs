@@ -169,7 +169,7 @@ impl Root {
         match self {
             Self::Request => Some(&["method", "path"]),
             Self::Token => Some(&["generation"]),
-            Self::Operation => Some(&["id", "key", "reference"]),
+            Self::Operation => Some(&["id", "key", "reference", "answers"]),
             Self::Response => Some(&["status", "headers", "body"]),
             Self::Path | Self::Query | Self::Headers | Self::Body | Self::Form => None,
         }
