@@ -51,7 +51,15 @@ pub fn of_look_up(look_up: &LookUp, asked: &Asked, answer: &Answer) -> Page {
                 Ok(Some(next)) => return Page::Next(next),
                 Err(_) => Found::NotKnown(NotKnown::ConditionFailed),
             },
-            (Truth::No, Truth::No) => Found::NotKnown(NotKnown::Undecided(answer.status)),
+            (Truth::No, Truth::No) => {
+                // Where nothing is ever "not applied", what is not on this page may be on the next one.
+                let pages = look_up.pages.as_ref();
+                let pages = pages.filter(|_| look_up.not_applied.is_none());
+                match next(pages, |pick| pick.from_answer(request, &facts)) {
+                    Ok(Some(next)) => return Page::Next(next),
+                    Ok(None) | Err(_) => Found::NotKnown(NotKnown::Undecided(answer.status)),
+                }
+            }
             (Truth::NotKnown, _) | (_, Truth::NotKnown) => Found::NotKnown(unreadable(&facts)),
         };
         Page::Last(found)

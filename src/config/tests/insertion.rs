@@ -116,6 +116,21 @@ fn a_callers_own_key_is_read_where_it_goes() {
     );
 }
 
+/// A derived key is put in wherever the caller brings none, and one that is too long is refused upstream.
+#[test]
+fn a_derived_key_fits_wherever_one_is_made() {
+    let key = |more: &str| format!("key: {{ header: K, lifetime: 24h, longest: 20{more} }}");
+    let message = "a derived key has 36 characters";
+    refused_for(&with(&key(""), ""), message);
+    good(&with(&key(", value: caller"), ""));
+    let keyless = "once: { header: K, required: false }";
+    refused_for(&with(&key(", value: caller"), keyless), message);
+    refused_for(
+        &with(&key(", value: caller"), "key: { value: derived }"),
+        message,
+    );
+}
+
 #[test]
 fn references_have_places_of_their_own() {
     let key = "key: { json: /k, lifetime: 24h }\n";

@@ -154,6 +154,26 @@ fn three_answers_and_no_fourth() {
     }
 }
 
+/// A question that never says "not applied" looks through all pages for what was applied.
+#[test]
+fn what_is_not_on_one_page_may_be_on_the_next() {
+    let asked = sent("POST", &[], r#"{"a":1}"#);
+    let look_up = LookUp {
+        not_applied: None,
+        ..look_up()
+    };
+    let said = |status, body| of_look_up(&look_up, &asked, &answered(status, JSON, body));
+    let next = Page::Next("p2".to_owned());
+    assert_eq!(said(200, r#"{"n":0,"next":"p2"}"#), next);
+    let undecided = |status| Page::Last(Found::NotKnown(NotKnown::Undecided(status)));
+    assert_eq!(said(200, r#"{"n":0}"#), undecided(200));
+    assert_eq!(said(500, r#"{"next":{}}"#), undecided(500));
+    assert!(matches!(
+        said(200, r#"{"n":1,"next":"p2"}"#),
+        Page::Last(Found::Applied(_))
+    ));
+}
+
 #[test]
 fn a_signed_request_cannot_ask_again_with_its_signature() {
     let asked = sent(
