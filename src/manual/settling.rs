@@ -70,7 +70,8 @@
 //!
 //! *Two forms*: where a corrected request was sent under the identity of one that may yet have been applied, "applied"
 //! does not say which. Such a finding is not known, unless the condition compares what the form says (`tells_forms:
-//! true`).
+//! true`). A callback never tells: it may have been written about the first form, and come when the second is in
+//! force.
 //!
 //! `compare` reads the target of the PUT (or `get`). What was sent is there: applied. What the request's own
 //! condition asks for is still there (the same ETag; nothing, for `If-None-Match: *`): not applied, with lag and

@@ -224,7 +224,7 @@ impl Scale<'_> {
             Finder::LookUp { step, .. } => operation
                 .question(step)
                 .is_some_and(|question| question.tells_forms),
-            Finder::Callback { tells_forms, .. } => tells_forms,
+            Finder::Callback { .. } => false,
         };
         if tells && self.finding.admitted == operation.admitted {
             // It was compared with the form in force.

@@ -75,10 +75,7 @@ impl World {
     }
 
     pub(super) fn called_back(&mut self, definitive: bool, found: Found) -> Weighed {
-        let by = Finder::Callback {
-            definitive,
-            tells_forms: false,
-        };
+        let by = Finder::Callback { definitive };
         self.found_by(by, self.admitted(), found)
     }
 

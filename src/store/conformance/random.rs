@@ -289,10 +289,7 @@ fn found(step: &Step, at: Moment) -> Option<Command> {
     };
     let mut finding = s::found(&key(*id), found, *turn, at);
     if let Some(definitive) = *callback {
-        finding.by = Finder::Callback {
-            definitive,
-            tells_forms: false,
-        };
+        finding.by = Finder::Callback { definitive };
     }
     Some(Command::Find(finding))
 }

@@ -155,7 +155,6 @@ impl Step<'_> {
         };
         let by = Finder::Callback {
             definitive: letter.definitive,
-            tells_forms: false,
         };
         let record = self.before.record(letter.name);
         let admitted = record.map_or(0, |record| record.operation.admitted);
