@@ -81,7 +81,9 @@
 //!
 //! `void` is for effects that should rather not be in force than be in doubt: a request that cancels by key whatever
 //! was done under it. It begins when everything has been quiet for its `lag`, while the upstream still knows the key
-//! (four fifths of the lifetime); an effect that arrives after it is not undone. That it has begun is on
+//! (four fifths of the lifetime); an effect that arrives after it is not undone. Once it has begun, a late answer to the
+//! request itself says only that it was applied, not that it still is: the undo's end says that, or a look-up after
+//! its lag. That it has begun is on
 //! disk before it leaves, and from then on nothing is sent under the key any more, whoever asks. When `done` holds,
 //! the operation is COMPLETED as refused, and callers get `409 operation-voided`: a new operation needs a new
 //! identity. An unclear answer is tried again, `attempts` times in all; then a person is asked. That it was applied

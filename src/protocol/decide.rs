@@ -79,7 +79,7 @@ fn observe(view: &View, record: &RecordCommand) -> Decision {
             key: operation.key.clone(),
             at: record.at,
             attempt: Some(record.attempt),
-            text: told(&record.evidence, effect, &operation.state),
+            text: told(&record.evidence, effect, &operation),
         });
     }
     if operation.state != before.state && !operation.state.is_unsettled() {
@@ -104,7 +104,8 @@ fn is_plain_success(evidence: &Evidence) -> bool {
     }
 }
 
-fn told(evidence: &Evidence, effect: Effect, state: &State) -> String {
+fn told(evidence: &Evidence, effect: Effect, operation: &Operation) -> String {
+    let state = &operation.state;
     let what = match evidence {
         Evidence::NotSent(why) => format!("nothing was sent ({why:?})"),
         Evidence::Interrupted { phase, why } => {
@@ -119,7 +120,15 @@ fn told(evidence: &Evidence, effect: Effect, state: &State) -> String {
             "CONTRADICTION: {what}, but the operation is {}",
             state.word()
         ),
-        Effect::Changed | Effect::Nothing => format!("{what}: {}", state.word()),
+        Effect::Changed | Effect::Nothing => {
+            let undone = is_plain_success(evidence) && state.is_unsettled();
+            let why = if undone {
+                ", for it may be undone by now"
+            } else {
+                ""
+            };
+            format!("{what}: {}{why}", state.word())
+        }
     }
 }
 
