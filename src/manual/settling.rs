@@ -24,6 +24,11 @@
 //! lifetime, or of what was cancelled or overtaken by a newer operation; a question past its `within`. So put
 //! first what is to be tried first. A look-up that stands behind a resend is asked when the resends are used up.
 //!
+//! The time of a question or a callback (`within`) runs from its turn: from when everything is quiet, or the step
+//! before it is over; all of them together have the sum. It runs while the upstream is away too, and in another boot
+//! it begins again, as far as the clocks cannot tell. What is sent under the key has its time from the newest attempt
+//! on: a `void` or `send_again` whose time is over before its turn is refused by `check`.
+//!
 //! Late answers are read until the first step acts: it closes the connection, and from then on the answer is lost
 //! for good. Where no step can help, the late answer is the only hope left, and is listened for, for ten minutes
 //! at most; then a person is asked.

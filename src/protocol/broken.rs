@@ -101,6 +101,8 @@ rules! {
     NotFoundNeedsSamples: "`not found` counts only from so many samples in a row",
     SamplesAreApart: "samples of `not found` are a pause apart",
     QuietIsSeenOnTheOwnClock: "how long it has been quiet is counted on the own clock, from the own first sight",
+    TurnIsNoted: "a step that cannot be taken has its time all the same, on the own clock",
+    TimeRunsFromTheTurn: "the time of a question or a callback runs from its turn, not while others have theirs",
     AttemptEndsQuiet: "a new attempt ends the quiet that `not found` is counted from",
     CallbackWaitsForTheLiving: "a callback proves no absence while an attempt acts or listens",
     NotKnownIsNoSample: "what is not known is not taken for `not found`",

@@ -19,6 +19,7 @@ use super::operation::{
 };
 use super::outcome::{AnswerClass, Evidence, Provenance, Verdict};
 use super::plan::{self, Licence};
+use super::start;
 use super::steer;
 use super::time::Moment;
 use super::undo;
@@ -32,6 +33,7 @@ pub fn decide(view: &View, command: &Command) -> Decision {
         Command::Record(record) => observe(view, record),
         Command::Resend(resend) => send_again(view, resend),
         Command::Park(park) => self::park(view, park),
+        Command::Start(start) => start::start(view, start),
         Command::Find(finding) => weigh::find(view, finding),
         Command::BeginVoid(begin) => undo::begin(view, begin),
         Command::Voided(voided) => undo::ended(view, voided),

@@ -21,6 +21,7 @@ use crate::protocol::operation::{IdentityOrigin, Operation, Parked, State};
 use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::plan::{self, Step};
 use crate::protocol::policy::KeyPolicy;
+use crate::protocol::start::Start;
 use crate::protocol::steps::StepIndex;
 use crate::protocol::time::Millis;
 use crate::store::{Resent, StoreError};
@@ -113,6 +114,7 @@ impl Reconciler {
                 self.park(operation, why).await?;
                 return Ok(After::Done);
             }
+            Step::Start { step } => return self.start_step(operation, step).await,
             Step::CloseThenPlan { after }
             | Step::Resend { after }
             | Step::Ask { after, .. }
@@ -131,8 +133,31 @@ impl Reconciler {
             }
             Step::Resend { .. } => self.send_again(operation, away).await,
             Step::Ask { step, .. } | Step::Void { step, .. } => self.ask_of(operation, step).await,
-            Step::Nothing | Step::Await | Step::Listen { .. } | Step::Park(_) => Ok(After::Done),
+            Step::Nothing
+            | Step::Await
+            | Step::Listen { .. }
+            | Step::Start { .. }
+            | Step::Park(_) => Ok(After::Done),
         }
+    }
+
+    /// Its time runs from now on, whether or not its upstream can be reached.
+    async fn start_step(
+        &self,
+        operation: &Operation,
+        step: StepIndex,
+    ) -> Result<After, StoreError> {
+        let start = Start {
+            key: operation.key.clone(),
+            step,
+            at: self.dispatcher.clock.now(),
+        };
+        let state = self.dispatcher.register.start(start).await?;
+        Ok(if is_settled(state.as_ref()) {
+            After::Done
+        } else {
+            After::Again
+        })
     }
 
     /// For how long its upstream is still left alone, if the step would go there.
@@ -149,6 +174,7 @@ impl Reconciler {
             | Step::Await
             | Step::Listen { .. }
             | Step::CloseThenPlan { .. }
+            | Step::Start { .. }
             | Step::Park(_) => None,
         }
     }

@@ -196,6 +196,22 @@ pub fn parked(scenario: &Scenario, before: &World, name: Name) -> Judged {
     let hopeful = |it: &Try| is_acting(scenario, before, it) || is_listening(before, it);
     never(tries.any(hopeful), || {
         format!("{name} was given to a person while an attempt of it acts or listens")
+    })?;
+    let operation = before.record(name).map(|record| &record.operation);
+    let Some(operation) = operation else {
+        return Ok(());
+    };
+    let mut timed = operation
+        .settle
+        .steps
+        .iter()
+        .filter(|(_, it)| it.is_timed());
+    let had_none = timed.find(|(step, _)| {
+        let progress = operation.settling.of(*step);
+        progress.is_none_or(|known| known.turn.sights().is_empty())
+    });
+    never(had_none.is_some(), || {
+        format!("{name} was given to a person, and a step of it never had its turn")
     })
 }
 

@@ -70,7 +70,7 @@ fn compare(policy: &LookUpPolicy, asking: &Asking) -> String {
 /// When "not applied" counts, and how long it is asked.
 fn question(policy: &LookUpPolicy) -> String {
     format!(
-        "`not applied` counts {} after everything was quiet, {} in a row; asked {}, for {} after the newest attempt",
+        "`not applied` counts {} after everything was quiet, {} in a row; asked {}, for {} from its turn",
         millis(policy.lag),
         times(policy.samples.get()),
         pauses(policy.every),
@@ -99,7 +99,7 @@ fn void(policy: &VoidPolicy, key: Option<KeyPolicy>, asking: &Asking) -> String 
 
 fn callback(policy: CallbackPolicy) -> String {
     format!(
-        "callback: a signed one is waited for, for {} after the newest attempt; a later one counts all the same",
+        "callback: a signed one is waited for, for {} from its turn; a later one counts all the same",
         millis(policy.within)
     )
 }

@@ -149,6 +149,7 @@ pub(super) fn protect(
         path,
         calls_back: context.calls_back,
         profile: context.profile,
+        lifetime: insert.key.as_ref().and_then(|key| key.policy.lifetime),
     };
     let Settled {
         steps,

@@ -25,6 +25,8 @@ pub(super) fn all() -> Vec<Scenario> {
         undo_and_ask(),
         undo_and_correct(),
         undo_elsewhere(),
+        in_vain(),
+        called_back_then_asked(),
         found_earlier(),
         found_of_two(),
     ]
@@ -240,6 +242,44 @@ fn undo_elsewhere() -> Scenario {
             ..Budget::default()
         })
         .with(|scenario| scenario.proxies = 2)
+}
+
+/// Of another boot, so that no clock shows how old the attempt is.
+fn in_vain() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(asked(2, 1))];
+    let about = "the machine is started anew, and the upstream is away for good";
+    Scenario::new("asked in vain", about, calls)
+        .horizon(2)
+        .budget(Budget {
+            losses: 1,
+            questions: 1,
+            ..Budget::default()
+        })
+        .with(|scenario| {
+            scenario.reboot_at = Some(1);
+            scenario.away = true;
+        })
+}
+
+/// The question has no more time than the callback, and has it after that.
+fn called_back_then_asked() -> Scenario {
+    let mut settle = calls_back();
+    let mut look = question(2, 1);
+    look.within = Millis(3 * TICK_MS);
+    let mut steps: Vec<SettleStep> = settle.steps.iter().map(|(_, it)| it.clone()).collect();
+    steps.push(SettleStep::LookUp(look));
+    settle.steps = Steps::new(steps).unwrap();
+    settle.capability.query = true;
+    let calls = vec![Call::new("Alice", 'a', 1).settle(settle)];
+    let about = "a callback is waited for in vain, then the upstream is asked";
+    Scenario::new("called back, then asked", about, calls)
+        .horizon(4)
+        .budget(Budget {
+            losses: 1,
+            questions: 1,
+            letters: 1,
+            ..Budget::default()
+        })
 }
 
 /// It does not deduplicate, and a person was wrong: two effects are possible, and have to be told.

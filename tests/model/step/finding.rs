@@ -34,6 +34,9 @@ impl Step<'_> {
         let record = &self.before.records[usize::from(record)];
         let name = record.name;
         let scenario = self.steps.scenario;
+        if scenario.away {
+            return Ok(false);
+        }
         let last = record.operation.settling.of(step);
         let last = last.and_then(|known| known.last_asked);
         // On whichever machine: a pause passes between two questions.
