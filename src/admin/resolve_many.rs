@@ -162,6 +162,7 @@ fn foreseen(api: &Api, operation: &Operation, verdict: &Verdict) -> Result<Strin
         | Reply::Recorded(_)
         | Reply::Resend(_)
         | Reply::Parked(_)
+        | Reply::Started(_)
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)

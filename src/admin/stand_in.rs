@@ -155,6 +155,7 @@ impl Tables {
             Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
+            | Command::Start(_)
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)

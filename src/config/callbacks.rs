@@ -48,8 +48,6 @@ pub struct CallbackRule {
     pub not_applied: Option<RequestCondition>,
     /// Does "not applied" speak for good of everything that may have acted?
     pub definitive: bool,
-    /// Does "applied" mean the very form that is in force, where there are two?
-    pub tells_forms: bool,
     /// What callers get, where it was applied.
     pub outcome: FoundOutcome<Pick>,
 }

@@ -128,7 +128,7 @@ impl LastPiece {
             (
                 AnswerClass::Applied | AnswerClass::Refused | AnswerClass::ConditionFailed,
                 State::Completed(completion),
-            ) => completion.attempt == Some(self.attempt),
+            ) => completion.is_answer_to(self.attempt),
             (AnswerClass::NotProcessed, State::NotApplied(_)) => true,
             (
                 AnswerClass::Applied | AnswerClass::Refused | AnswerClass::ConditionFailed,

@@ -24,6 +24,11 @@
 //! lifetime, or of what was cancelled or overtaken by a newer operation; a question past its `within`. So put
 //! first what is to be tried first. A look-up that stands behind a resend is asked when the resends are used up.
 //!
+//! The time of a question or a callback (`within`) runs from its turn: from when everything is quiet, or the step
+//! before it is over; all of them together have the sum. It runs while the upstream is away too, and in another boot
+//! it begins again, as far as the clocks cannot tell. What is sent under the key has its time from the newest attempt
+//! on: a `void` or `send_again` whose time is over before its turn is refused by `check`.
+//!
 //! Late answers are read until the first step acts: it closes the connection, and from then on the answer is lost
 //! for good. Where no step can help, the late answer is the only hope left, and is listened for, for ten minutes
 //! at most; then a person is asked.
@@ -70,7 +75,8 @@
 //!
 //! *Two forms*: where a corrected request was sent under the identity of one that may yet have been applied, "applied"
 //! does not say which. Such a finding is not known, unless the condition compares what the form says (`tells_forms:
-//! true`).
+//! true`). A callback never tells: it may have been written about the first form, and come when the second is in
+//! force.
 //!
 //! `compare` reads the target of the PUT (or `get`). What was sent is there: applied. Anything else, in particular
 //! somebody else's later state, is not known. That what the request's own condition asks for is still there (the same
@@ -83,7 +89,9 @@
 //!
 //! `void` is for effects that should rather not be in force than be in doubt: a request that cancels by key whatever
 //! was done under it. It begins when everything has been quiet for its `lag`, while the upstream still knows the key
-//! (four fifths of the lifetime); an effect that arrives after it is not undone. That it has begun is on
+//! (four fifths of the lifetime); an effect that arrives after it is not undone. Once it has begun, a late answer to the
+//! request itself says only that it was applied, not that it still is: the undo's end says that, or a look-up after
+//! its lag. That it has begun is on
 //! disk before it leaves, and from then on nothing is sent under the key any more, whoever asks. When `done` holds,
 //! the operation is COMPLETED as refused, and callers get `409 operation-voided`: a new operation needs a new
 //! identity. An unclear answer is tried again, `attempts` times in all; then a person is asked. That it was applied

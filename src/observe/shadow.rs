@@ -216,6 +216,7 @@ fn judged(view: &View, admit: &Admit) -> Option<(Changes, Admission)> {
         Reply::Recorded(_)
         | Reply::Resend(_)
         | Reply::Parked(_)
+        | Reply::Started(_)
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)

@@ -340,6 +340,9 @@ impl Desk<'_> {
         let mut operation = match &self.view.record {
             Some(Record::Operation(earlier)) => {
                 let mut operation = (**earlier).clone();
+                if !broken(Rule::RefusedStaysListed) {
+                    operation.list_the_refused();
+                }
                 if is_corrected_after_refusal(earlier, admit) || broken(Rule::RetryKeepsKey) {
                     // Attempts still open are under the key that was refused for good.
                     operation.disprove_all(Provenance::Answer);

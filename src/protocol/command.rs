@@ -5,6 +5,8 @@
 //!
 //! What it does not do: decide (`decide`).
 
+mod about;
+
 use std::sync::Arc;
 
 use super::fence::Fence;
@@ -18,6 +20,7 @@ use super::operation::{Completion, Effect, IdentityOrigin, Operation, Parked, St
 use super::outcome::{Answer, Evidence, Provenance, StoredRequest, Verdict};
 use super::policy::Policy;
 use super::rejection::Rejection;
+use super::start::Start;
 use super::time::{BootInstant, Millis, Moment};
 use super::view::{TwinNote, Unsettled};
 use super::void::{BeginVoid, VoidReply, Voided};
@@ -33,6 +36,8 @@ pub enum Command {
     Resend(Resend),
     /// The reconciler has no step left.
     Park(Park),
+    /// The reconciler says that a step of settling has its turn.
+    Start(Start),
     /// A look-up or a callback found something out.
     Find(Finding),
     /// The reconciler asks to undo.
@@ -45,52 +50,6 @@ pub enum Command {
     Steer(Steer),
     /// Something was decided that concerns an operation and leaves its record as it is.
     Note(Note),
-}
-
-impl Command {
-    /// May an attempt come of it, or an undo?
-    pub fn asks_for_attempt(&self) -> bool {
-        match self {
-            Self::Admit(_) | Self::Resend(_) | Self::BeginVoid(_) => true,
-            Self::Record(_)
-            | Self::Park(_)
-            | Self::Find(_)
-            | Self::Voided(_)
-            | Self::Resolve(_)
-            | Self::Steer(_)
-            | Self::Note(_) => false,
-        }
-    }
-
-    /// Does what is decided depend on the fence?
-    pub fn reads_fence(&self) -> bool {
-        match self {
-            Self::Admit(_) | Self::Resend(_) | Self::Park(_) | Self::Steer(_) => true,
-            Self::Record(_)
-            | Self::Find(_)
-            | Self::BeginVoid(_)
-            | Self::Voided(_)
-            | Self::Resolve(_)
-            | Self::Note(_) => false,
-        }
-    }
-
-    /// Whose operation it is about; `None` for one that is about a resource. An admission's is within
-    /// incarnation 0.
-    pub fn operation(&self) -> Option<&OperationKey> {
-        match self {
-            Self::Admit(admit) => Some(&admit.key),
-            Self::Record(record) => Some(&record.key),
-            Self::Resend(resend) => Some(&resend.key),
-            Self::Park(park) => Some(&park.key),
-            Self::Find(finding) => Some(&finding.key),
-            Self::BeginVoid(begin) => Some(&begin.key),
-            Self::Voided(voided) => Some(&voided.key),
-            Self::Resolve(resolve) => Some(&resolve.key),
-            Self::Note(note) => Some(&note.key),
-            Self::Steer(_) => None,
-        }
-    }
 }
 
 /// A caller's request for an effect.
@@ -341,6 +300,8 @@ pub enum Reply {
     Resend(ResendReply),
     /// To `Park`: the state it is in now; `None` if there is no such operation.
     Parked(Option<State>),
+    /// To `Start`: the state it is in now; `None` if there is no such operation.
+    Started(Option<State>),
     /// To `Find`.
     Found(Weighed),
     /// To `BeginVoid`.

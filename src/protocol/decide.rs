@@ -19,6 +19,7 @@ use super::operation::{
 };
 use super::outcome::{AnswerClass, Evidence, Provenance, Verdict};
 use super::plan::{self, Licence};
+use super::start;
 use super::steer;
 use super::time::Moment;
 use super::undo;
@@ -32,6 +33,7 @@ pub fn decide(view: &View, command: &Command) -> Decision {
         Command::Record(record) => observe(view, record),
         Command::Resend(resend) => send_again(view, resend),
         Command::Park(park) => self::park(view, park),
+        Command::Start(start) => start::start(view, start),
         Command::Find(finding) => weigh::find(view, finding),
         Command::BeginVoid(begin) => undo::begin(view, begin),
         Command::Voided(voided) => undo::ended(view, voided),
@@ -79,7 +81,7 @@ fn observe(view: &View, record: &RecordCommand) -> Decision {
             key: operation.key.clone(),
             at: record.at,
             attempt: Some(record.attempt),
-            text: told(&record.evidence, effect, &operation.state),
+            text: told(&record.evidence, effect, &operation),
         });
     }
     if operation.state != before.state && !operation.state.is_unsettled() {
@@ -104,7 +106,8 @@ fn is_plain_success(evidence: &Evidence) -> bool {
     }
 }
 
-fn told(evidence: &Evidence, effect: Effect, state: &State) -> String {
+fn told(evidence: &Evidence, effect: Effect, operation: &Operation) -> String {
+    let state = &operation.state;
     let what = match evidence {
         Evidence::NotSent(why) => format!("nothing was sent ({why:?})"),
         Evidence::Interrupted { phase, why } => {
@@ -119,7 +122,15 @@ fn told(evidence: &Evidence, effect: Effect, state: &State) -> String {
             "CONTRADICTION: {what}, but the operation is {}",
             state.word()
         ),
-        Effect::Changed | Effect::Nothing => format!("{what}: {}", state.word()),
+        Effect::Changed | Effect::Nothing => {
+            let undone = is_plain_success(evidence) && state.is_unsettled();
+            let why = if undone {
+                ", for it may be undone by now"
+            } else {
+                ""
+            };
+            format!("{what}: {}{why}", state.word())
+        }
     }
 }
 

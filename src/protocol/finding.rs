@@ -38,13 +38,12 @@ pub enum Finder {
         /// Before the question left.
         asked_at: Moment,
     },
-    /// A verified callback.
+    /// A verified callback. It speaks of the operation, never of one form of it: it was written when the upstream
+    /// knew of that form, and comes when another may be in force.
     Callback {
         /// Does it say for good, by the config, that the operation had no effect and will have none? It
         /// speaks of this very operation.
         definitive: bool,
-        /// Does "applied" mean the very form that is in force?
-        tells_forms: bool,
     },
 }
 

@@ -44,6 +44,7 @@ pub mod remaining;
 mod repeat;
 pub mod settling;
 pub mod share;
+pub mod start;
 mod steer;
 pub mod steps;
 mod supersede;

@@ -14,9 +14,34 @@ use super::operation::{Attempt, AttemptEnd, Completion, Effect, Operation, State
 use super::outcome::{Answer, AnswerClass, Evidence, Provenance, Verdict};
 use super::time::Moment;
 
-/// How many attempts that reached the upstream without effect stay listed with an operation that is
-/// admitted again and again.
-const DISPROVED_KEPT: usize = 16;
+impl Attempt {
+    /// How it stands after that, for all that it says by itself.
+    fn end_after(&self, evidence: &Evidence, open: bool) -> AttemptEnd {
+        match evidence {
+            Evidence::NotSent(_) => AttemptEnd::Disproved(Provenance::Answer),
+            // Silent, then listening, then closed: a write that is repeated late never goes back.
+            Evidence::Interrupted { phase, why } => match (self.end, open) {
+                (AttemptEnd::Silent, true) => AttemptEnd::Open(*phase, *why),
+                (AttemptEnd::Silent | AttemptEnd::Open(..), false) => {
+                    AttemptEnd::Closed(*phase, *why)
+                }
+                (AttemptEnd::Open(..), true)
+                | (
+                    AttemptEnd::Closed(..) | AttemptEnd::Ambiguous(_) | AttemptEnd::Disproved(_),
+                    _,
+                ) => self.end,
+            },
+            Evidence::Answered { answer, class } => match class {
+                AnswerClass::Applied | AnswerClass::Ambiguous => {
+                    AttemptEnd::Ambiguous(answer.status)
+                }
+                AnswerClass::Refused | AnswerClass::ConditionFailed | AnswerClass::NotProcessed => {
+                    AttemptEnd::Disproved(Provenance::Answer)
+                }
+            },
+        }
+    }
+}
 
 impl Operation {
     /// Applies what one attempt showed. `open`: its connection stays open for a late answer.
@@ -34,7 +59,7 @@ impl Operation {
         };
         match self.state {
             State::Completed(_) if !broken(Rule::CompletedIsFinal) => {
-                self.observe_completed(index, evidence)
+                self.observe_completed(index, evidence, open)
             }
             State::Completed(_)
             | State::Intended
@@ -67,7 +92,7 @@ impl Operation {
         }
     }
 
-    fn observe_completed(&mut self, index: usize, evidence: &Evidence) -> Effect {
+    fn observe_completed(&mut self, index: usize, evidence: &Evidence, open: bool) -> Effect {
         let State::Completed(completion) = &self.state else {
             return Effect::Nothing;
         };
@@ -75,25 +100,18 @@ impl Operation {
             return Effect::Nothing;
         };
         let its_own = completion.attempt.is_none_or(|by| by == attempt.id);
+        let is_known = matches!(evidence, Evidence::Answered { .. })
+            && attempt.end_after(evidence, open) == attempt.end;
         let effect = match (completion.verdict, evidence) {
+            // Written a second time.
+            _ if is_known => Effect::Nothing,
             (
                 Verdict::Applied,
                 Evidence::Answered {
                     class: AnswerClass::Applied,
                     ..
                 },
-            ) => {
-                // A second accepted attempt is a replay where the upstream deduplicates under the
-                // same key; elsewhere it is a second effect.
-                let same_key =
-                    self.settle.capability.idempotent && attempt.round == self.key_use.round;
-                let harmless = its_own || same_key || self.settle.capability.conditional;
-                if harmless {
-                    Effect::Nothing
-                } else {
-                    Effect::Contradiction
-                }
-            }
+            ) => return self.observe_applied_again(index, evidence),
             (
                 Verdict::Refused,
                 Evidence::Answered {
@@ -136,9 +154,54 @@ impl Operation {
                 },
             ) => Effect::Nothing,
         };
-        // The attempt has ended, whatever it showed.
-        self.attempts.remove(index);
+        self.note_end(index, evidence, open);
         effect
+    }
+
+    /// An attempt was applied, and so is the operation: is it the same effect? Where others said so without
+    /// naming an attempt, the first that is answered so is the one that they spoke of; every other is a second
+    /// effect, but where the upstream deduplicates under the same key: there it is a replay.
+    fn observe_applied_again(&mut self, index: usize, evidence: &Evidence) -> Effect {
+        let State::Completed(completion) = &mut self.state else {
+            return Effect::Nothing;
+        };
+        let Some(attempt) = self.attempts.get(index) else {
+            return Effect::Nothing;
+        };
+        let (id, round) = (attempt.id, attempt.round);
+        let unnamed = completion.attempt.is_none() && attempt.fingerprint == self.fingerprint;
+        if unnamed && !broken(Rule::FirstAnswerIsTheOne) {
+            completion.attempt = Some(id);
+            // Under that key: another key's acceptance is another effect.
+            self.key_use.round = round;
+        }
+        if unnamed || completion.attempt == Some(id) {
+            self.attempts.remove(index);
+            return Effect::Nothing;
+        }
+        let same_key = self.settle.capability.idempotent && round == self.key_use.round;
+        let harmless = same_key || self.settle.capability.conditional;
+        self.note_end(index, evidence, false);
+        if harmless {
+            Effect::Nothing
+        } else {
+            Effect::Contradiction
+        }
+    }
+
+    /// The attempt of a COMPLETED operation has come so far. It stays listed, so that what it brings twice is
+    /// told apart, and others know how many there were; one that sent nothing is none.
+    fn note_end(&mut self, index: usize, evidence: &Evidence, open: bool) {
+        match evidence {
+            Evidence::NotSent(_) => {
+                self.attempts.remove(index);
+            }
+            Evidence::Interrupted { .. } | Evidence::Answered { .. } => {
+                if let Some(attempt) = self.attempts.get_mut(index) {
+                    attempt.end = attempt.end_after(evidence, open);
+                }
+            }
+        }
     }
 
     fn observe_unfinished(
@@ -165,29 +228,24 @@ impl Operation {
                 self.disprove(index, WhyNot::NotSent(*unsent), now);
             }
             Evidence::Interrupted { phase, why } => {
-                // Silent, then listening, then closed: a write that is repeated late never goes back.
-                let end = match (before, open) {
-                    (AttemptEnd::Silent, true) => AttemptEnd::Open(*phase, *why),
-                    (AttemptEnd::Silent | AttemptEnd::Open(..), false) => {
-                        AttemptEnd::Closed(*phase, *why)
-                    }
-                    _ if broken(Rule::LateWriteChangesNothing) && open => {
-                        AttemptEnd::Open(*phase, *why)
-                    }
-                    (AttemptEnd::Open(..), true)
-                    | (
-                        AttemptEnd::Closed(..)
-                        | AttemptEnd::Ambiguous(_)
-                        | AttemptEnd::Disproved(_),
-                        _,
-                    ) => return Effect::Nothing,
+                let goes_back = broken(Rule::LateWriteChangesNothing) && open;
+                let end = if goes_back {
+                    AttemptEnd::Open(*phase, *why)
+                } else {
+                    attempt.end_after(evidence, open)
                 };
+                if end == before {
+                    return Effect::Nothing;
+                }
                 attempt.end = end;
                 self.become_uncertain(now);
             }
             Evidence::Answered { answer, class } => match class {
                 AnswerClass::Applied if disproved && broken(Rule::LateProofCompletes) => {
                     return Effect::Nothing;
+                }
+                AnswerClass::Applied if self.may_be_undone() => {
+                    return self.applied_and_perhaps_undone(index, answer.status, now);
                 }
                 AnswerClass::Applied => self.complete_from(index, Verdict::Applied, answer, now),
                 AnswerClass::Refused if self.refusal_is_definitive(index) => {
@@ -211,6 +269,32 @@ impl Operation {
                 }
             },
         }
+        Effect::Changed
+    }
+
+    /// Has an undo begun, of which nobody knows what came of it?
+    fn may_be_undone(&self) -> bool {
+        self.settling.void.is_some() && !broken(Rule::UndoneAnswerProvesNothing)
+    }
+
+    /// The attempt's own answer is older than the undo: what was applied then need not be in force now. The
+    /// undo's end says how it is, or a look-up after its lag.
+    fn applied_and_perhaps_undone(&mut self, index: usize, status: u16, now: Moment) -> Effect {
+        match self.state {
+            // A person knew of the undo, and said that it was not applied.
+            State::NotApplied(_) => return Effect::Contradiction,
+            State::Intended | State::Uncertain | State::NeedsAttention(_) | State::Completed(_) => {
+            }
+        }
+        let Some(attempt) = self.attempts.get_mut(index) else {
+            return Effect::Nothing;
+        };
+        let end = AttemptEnd::Ambiguous(status);
+        if attempt.end == end {
+            return Effect::Nothing;
+        }
+        attempt.end = end;
+        self.become_uncertain(now);
         Effect::Changed
     }
 
@@ -259,21 +343,7 @@ impl Operation {
         if let Some(attempt) = self.attempts.get_mut(index) {
             attempt.end = AttemptEnd::Disproved(by);
         }
-        let disproved = |attempt: &Attempt| !attempt.may_have_acted();
-        if self
-            .attempts
-            .iter()
-            .filter(|attempt| disproved(attempt))
-            .count()
-            > DISPROVED_KEPT
-            && let Some(oldest) = self
-                .attempts
-                .iter()
-                .position(|attempt| !attempt.may_still_surprise())
-                .or_else(|| self.attempts.iter().position(disproved))
-        {
-            self.attempts.remove(oldest);
-        }
+        self.keep_few_disproved();
     }
 
     /// Whatever admits an operation again has proof that no earlier attempt had an effect, a refusal

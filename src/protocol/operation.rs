@@ -123,7 +123,7 @@ pub enum AttemptEnd {
     Open(Phase, Interruption),
     /// May have had an effect, and nothing more will come of it.
     Closed(Phase, Interruption),
-    /// A complete answer that proves nothing.
+    /// A complete answer that proves nothing, or nothing new: of what may be undone, or is COMPLETED.
     Ambiguous(u16),
     /// Somebody other than the attempt itself said that it had no effect. It stays listed, so that
     /// late proof of the opposite is recognised.
@@ -190,7 +190,8 @@ pub struct Completion {
     pub verdict: Verdict,
     /// Who said so.
     pub provenance: Provenance,
-    /// The attempt that it completed, where one is known.
+    /// The attempt that it is of, where one is known: whose answer it is, or the first that was answered as
+    /// others had said before; of an undo, the undo.
     pub attempt: Option<AttemptId>,
     /// What callers get; `None` once it was purged.
     pub answer: Option<Answer>,
@@ -207,6 +208,13 @@ pub enum Effect {
     Nothing,
     /// It speaks against a COMPLETED outcome, or shows a second effect: logged, counted, alarmed.
     Contradiction,
+}
+
+impl Completion {
+    /// Is its answer what the upstream answered to that attempt?
+    pub fn is_answer_to(&self, attempt: AttemptId) -> bool {
+        self.provenance == Provenance::Answer && self.attempt == Some(attempt)
+    }
 }
 
 impl Attempt {

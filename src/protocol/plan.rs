@@ -32,6 +32,11 @@ pub enum Step {
         /// The pause.
         after: Millis,
     },
+    /// Note that it is that step's turn.
+    Start {
+        /// Which step's.
+        step: StepIndex,
+    },
     /// Ask the question of that step, after this pause.
     Ask {
         /// Of which step.
@@ -78,7 +83,7 @@ pub fn plan(
     }
     let listening = operation.has_live_attempt(living, now);
     match first_able(operation, fence, lease, now) {
-        Ok(step) if listening => closing_before(step),
+        Ok(step) if listening => closing_before(operation, step, now),
         Ok(step) => step,
         // Where no step can help, the late answer is the only hope left: let it come.
         Err(_) if listening => Step::Await,
@@ -88,8 +93,15 @@ pub fn plan(
 }
 
 /// Late answers are read until the first step acts, and that one closes them.
-fn closing_before(step: Step) -> Step {
+fn closing_before(operation: &Operation, step: Step, now: &Moment) -> Step {
     match step {
+        // Its turn begins when all is quiet.
+        Step::Start { step } => match operation.question(step) {
+            Some(question) => Step::CloseThenPlan {
+                after: until_asked(operation, step, question, now),
+            },
+            None => Step::Await,
+        },
         Step::Resend { .. } | Step::Ask { .. } | Step::Void { .. }
             if broken(Rule::PlanClosesFirst) =>
         {
@@ -121,20 +133,26 @@ fn first_able(
                 })
             }
             SettleStep::LookUp(question) | SettleStep::Compare(question) => {
-                asked_within(operation, question.within, now)
-                    .map(|_| Step::Ask {
-                        step: index,
-                        after: until_asked(operation, index, question, now),
-                    })
-                    .ok_or(Parked::NotToldInTime)
+                match asked_since(operation, index, now) {
+                    None => Ok(Step::Start { step: index }),
+                    Some(age) => left_of(question.within, age)
+                        .map(|_| Step::Ask {
+                            step: index,
+                            after: until_asked(operation, index, question, now),
+                        })
+                        .ok_or(Parked::NotToldInTime),
+                }
             }
             SettleStep::Void(policy) => room_for_void(operation, index, now).map(|_| Step::Void {
                 step: index,
                 after: until_undone(operation, policy, now),
             }),
-            SettleStep::Callback(callback) => within(operation, callback.within, now)
-                .map(|left| Step::Listen { left })
-                .ok_or(Parked::NotCalledBack),
+            SettleStep::Callback(callback) => match listened_since(operation, index) {
+                None => Ok(Step::Start { step: index }),
+                Some(since) => within(&since, callback.within, now)
+                    .map(|left| Step::Listen { left })
+                    .ok_or(Parked::NotCalledBack),
+            },
         };
         match able {
             Ok(step) => return Ok(step),
@@ -144,20 +162,36 @@ fn first_able(
     Err(obstacle)
 }
 
-/// What is left of a window that began with the newest attempt, by whatever clock shows most.
-fn within(operation: &Operation, window: Millis, now: &Moment) -> Option<Millis> {
-    left_of(window, now.age_at_most(&window_began(operation))?)
+/// What is left of a window that began then, by whatever clock shows most.
+fn within(began: &Moment, window: Millis, now: &Moment) -> Option<Millis> {
+    left_of(window, now.age_at_most(began)?)
 }
 
-/// The same for questions, which may be asked too late without harm: of an attempt of another machine the own
-/// clock counts, from the own first sight of quiet, which the first question makes.
-fn asked_within(operation: &Operation, window: Millis, now: &Moment) -> Option<Millis> {
-    let own = now.elapsed_within_boot(&window_began(operation));
-    let age = own.or_else(|| operation.quiet().lasted(now));
-    left_of(window, age.unwrap_or_default())
+/// For how long a question has had its turn. It may be asked too late without harm, and so the own clock counts,
+/// from the own first sight. `None`: that sight is to be noted first.
+fn asked_since(operation: &Operation, step: StepIndex, now: &Moment) -> Option<Millis> {
+    if broken(Rule::TimeRunsFromTheTurn) {
+        let own = now.elapsed_within_boot(&newest_attempt(operation));
+        return own.or_else(|| operation.quiet().lasted(now));
+    }
+    let progress = operation.settling.of(step);
+    let lasted = progress.and_then(|known| known.turn.lasted(now));
+    if broken(Rule::TurnIsNoted) {
+        return Some(lasted.unwrap_or_default());
+    }
+    lasted
 }
 
-fn window_began(operation: &Operation) -> Moment {
+/// Since when a callback is waited for, as anybody saw it first.
+fn listened_since(operation: &Operation, step: StepIndex) -> Option<Moment> {
+    if broken(Rule::TimeRunsFromTheTurn) {
+        return Some(newest_attempt(operation));
+    }
+    let progress = operation.settling.of(step);
+    progress.and_then(|known| known.turn.sights().first().copied())
+}
+
+fn newest_attempt(operation: &Operation) -> Moment {
     let newest = operation.attempts.last();
     newest.map_or(operation.first_seen, |attempt| attempt.at)
 }
@@ -224,8 +258,8 @@ pub fn room_for_void(
     if begun >= policy.attempts {
         return Err(Parked::UndoUnclear);
     }
-    let mut room =
-        within(operation, policy.within, now).ok_or_else(|| Parked::of_undo(operation))?;
+    let mut room = within(&newest_attempt(operation), policy.within, now)
+        .ok_or_else(|| Parked::of_undo(operation))?;
     let lifetime = operation.settle.key.and_then(|key| key.lifetime);
     if lifetime.is_some() && !broken(Rule::UndoWithinLifetime) {
         room = room.min(room_in_lifetime(operation, lifetime, now)?);

@@ -191,6 +191,8 @@ fn leaves_identity_free(operation: &Operation, likeness: Likeness) -> bool {
                 && operation.origin == IdentityOrigin::Derived
                 && likeness == Likeness::Other
                 && (!own_key || broken(Rule::CallersRefusalIsFinal))
+                // One that is on its way still would undo the corrected request, if it is not told apart.
+                && (operation.settling.void.is_none() || broken(Rule::UndoneIsNotCorrected))
         }
         State::Intended | State::Uncertain | State::NeedsAttention(_) => false,
     }

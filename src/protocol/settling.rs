@@ -48,6 +48,8 @@ pub struct Progress {
     pub samples: u32,
     /// When the last of them was brought in: the next one has to be asked a pause later.
     pub last_sample: Option<Moment>,
+    /// Since when it has had its turn, as each machine saw it first. Empty: not yet.
+    pub turn: Quiet,
     /// What the event log said of it last; the same again is not said.
     pub said: Option<Said>,
 }
@@ -132,6 +134,7 @@ impl Settling {
         for step in &mut self.steps {
             step.samples = 0;
             step.last_sample = None;
+            step.turn = Quiet::default();
         }
     }
 }
@@ -151,10 +154,14 @@ impl Operation {
         self.attempts.iter().chain(undo)
     }
 
-    /// Notes that nothing of it is on its way any more, where that is so and something counts from it.
+    /// Notes that nothing of it is on its way any more, where that is so and something counts from it. The
+    /// first step has its turn from then on.
     pub(super) fn see_quiet(&mut self, living: &Living, now: &Moment) {
-        let counts = self.state.is_unsettled() && self.settle.steps.count_quiet();
-        if !counts || self.has_live_attempt(living, now) {
+        if !self.state.is_unsettled() || self.has_live_attempt(living, now) {
+            return;
+        }
+        self.has_its_turn(StepIndex(0), *now);
+        if !self.settle.steps.count_quiet() {
             return;
         }
         match &mut self.settling.void {

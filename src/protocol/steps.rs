@@ -72,7 +72,7 @@ pub struct LookUpPolicy {
     pub samples: NonZeroU32,
     /// Pauses between the questions.
     pub every: Backoff,
-    /// So long after the newest attempt the step has had its time.
+    /// So long after it got its turn the step has had its time.
     pub within: Millis,
     /// Does "applied" mean the very form that is in force, not just some form under the key?
     pub tells_forms: bool,
@@ -97,7 +97,7 @@ pub struct VoidPolicy {
 /// A callback to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallbackPolicy {
-    /// So long after the newest attempt it is not waited for any more; one that comes later counts all
+    /// So long after the step got its turn it is not waited for any more; one that comes later counts all
     /// the same.
     pub within: Millis,
 }
@@ -169,6 +169,15 @@ impl SettleStep {
         match self {
             Self::Void(policy) => Some(policy),
             Self::SendAgain(_) | Self::LookUp(_) | Self::Compare(_) | Self::Callback(_) => None,
+        }
+    }
+
+    /// Does its time run from when it has its turn? That of others runs from the attempts, whatever came between:
+    /// an upstream forgets their key.
+    pub fn is_timed(&self) -> bool {
+        match self {
+            Self::LookUp(_) | Self::Compare(_) | Self::Callback(_) => true,
+            Self::SendAgain(_) | Self::Void(_) => false,
         }
     }
 

@@ -17,6 +17,7 @@ use super::outcome::*;
 use super::plan::{self, Step};
 use super::policy::*;
 use super::rejection::{Expired, Rejection, UnknownToken};
+use super::start::Start;
 use super::steps::*;
 use super::time::*;
 use super::view::{Living, Record as Standing, TwinNote, Unsettled, View};
@@ -38,6 +39,7 @@ pub(super) struct World {
     pub(super) lease: LeaseFacts,
     pub(super) epoch: u64,
     pub(super) now_ms: u64,
+    pub(super) boot: BootId,
     attempts: u64,
 }
 
@@ -53,13 +55,14 @@ impl World {
             lease: LeaseFacts::unknown(),
             epoch: 0,
             now_ms: 1_000,
+            boot: BootId(1),
             attempts: 0,
         }
     }
 
     fn now(&self) -> Moment {
         Moment {
-            boot: BootId(1),
+            boot: self.boot,
             boottime: BootInstant(self.now_ms),
             wall_ms: self.now_ms,
         }
@@ -95,6 +98,7 @@ impl World {
             Command::Record(Record { key, .. })
             | Command::Resend(Resend { key, .. })
             | Command::Park(Park { key, .. })
+            | Command::Start(Start { key, .. })
             | Command::Find(Finding { key, .. })
             | Command::BeginVoid(BeginVoid { key, .. })
             | Command::Voided(Voided { key, .. })
@@ -275,6 +279,19 @@ impl World {
         };
         match self.apply(&Command::Resolve(resolve)) {
             Reply::Resolved(resolved) => resolved,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Of the operation that most tests are about. Answers its state then.
+    fn start(&mut self, step: StepIndex) -> &'static str {
+        let start = Start {
+            key: key("k"),
+            step,
+            at: self.now(),
+        };
+        match self.apply(&Command::Start(start)) {
+            Reply::Started(state) => state.as_ref().map_or("(none)", State::word),
             other => panic!("{other:?}"),
         }
     }

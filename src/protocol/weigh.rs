@@ -122,7 +122,7 @@ impl Scale<'_> {
                 let lag = self.operation.question(step).map(|question| question.lag);
                 lag.is_some_and(|lag| self.missing(lag).is_none())
             }
-            Finder::Callback { definitive, .. } => definitive,
+            Finder::Callback { definitive, .. } => definitive && self.speaks_of_all(),
         }
     }
 
@@ -173,6 +173,7 @@ impl Scale<'_> {
         let Some(form) = self.form_found() else {
             return self.not_known(NotKnown::TwoForms);
         };
+        let of_earlier_turn = self.operation.found_of_earlier_turn(self.finding, form);
         let operation = &mut self.operation;
         if operation.fingerprint != form {
             // What that form was made of is not kept.
@@ -180,17 +181,16 @@ impl Scale<'_> {
             operation.fingerprint = form;
         }
         // Under that key, if there is but one: another key's acceptance is another effect.
-        let mut of_form = operation
-            .attempts
-            .iter()
-            .filter(|it| it.fingerprint == form);
-        if let Some(newest) = of_form.next_back() {
+        let of_form = |it: &&Attempt| {
+            it.fingerprint == form && of_earlier_turn.is_none_or(|earlier| it.id == earlier)
+        };
+        if let Some(newest) = operation.attempts.iter().rfind(of_form) {
             operation.key_use.round = newest.round;
         }
         let completion = Completion {
             verdict: Verdict::Applied,
             provenance: self.provenance(),
-            attempt: None,
+            attempt: of_earlier_turn,
             answer: Some(answer),
             at: self.finding.at,
         };
@@ -224,7 +224,7 @@ impl Scale<'_> {
             Finder::LookUp { step, .. } => operation
                 .question(step)
                 .is_some_and(|question| question.tells_forms),
-            Finder::Callback { tells_forms, .. } => tells_forms,
+            Finder::Callback { .. } => false,
         };
         if tells && self.finding.admitted == operation.admitted {
             // It was compared with the form in force.
@@ -324,7 +324,7 @@ impl Scale<'_> {
     /// was but one: of several, the last word on an earlier one may come late, and also under one key the
     /// earlier one may have failed and the later one not.
     fn speaks_of_all(&self) -> bool {
-        self.operation.attempts.len() <= 1 || broken(Rule::CallbackSpeaksOfOneAttempt)
+        self.operation.reached() <= 1 || broken(Rule::CallbackSpeaksOfOneAttempt)
     }
 
     fn disprove(&mut self) -> (Effect, Worth) {

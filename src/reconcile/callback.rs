@@ -109,7 +109,6 @@ impl Reconciler {
             key: *key,
             by: Finder::Callback {
                 definitive: rule.definitive,
-                tells_forms: rule.tells_forms,
             },
             admitted: operation.admitted,
             found,

@@ -301,7 +301,7 @@ impl Reconciler {
         let is_due =
             |operation: &Operation| match plan::plan(operation, None, &lease, &living, &now) {
                 Step::Nothing | Step::Await => false,
-                Step::Park(_) => true,
+                Step::Park(_) | Step::Start { .. } => true,
                 Step::Listen { left } => is_soon(left),
                 Step::CloseThenPlan { after }
                 | Step::Resend { after }

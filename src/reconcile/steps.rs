@@ -17,10 +17,11 @@ use crate::protocol::command::{Park, Resend, Turn};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::lease::LeaseFacts;
-use crate::protocol::operation::{IdentityOrigin, Operation, Parked, State};
+use crate::protocol::operation::{AttemptEnd, IdentityOrigin, Operation, Parked, State};
 use crate::protocol::outcome::{Evidence, Unsent};
 use crate::protocol::plan::{self, Step};
-use crate::protocol::policy::KeyPolicy;
+use crate::protocol::policy::{KeyPolicy, LISTEN};
+use crate::protocol::start::Start;
 use crate::protocol::steps::StepIndex;
 use crate::protocol::time::Millis;
 use crate::store::{Resent, StoreError};
@@ -34,6 +35,9 @@ const AWAY_FIRST: u64 = 1_000;
 
 /// Longest pause between two tries to reach an upstream that is away.
 const AWAY: Duration = Duration::from_secs(30);
+
+/// Pause while the end of an own attempt is not recorded yet.
+const UNRECORDED: Millis = Millis(2_000);
 
 /// How a pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +109,11 @@ impl Reconciler {
         step: Step,
         away: &mut Duration,
     ) -> Result<After, StoreError> {
+        if self.is_unrecorded(operation) {
+            // Heard as soon as it is recorded.
+            self.dispatcher.waiters.ask_to_close(&operation.key);
+            return Ok(After::Later(UNRECORDED));
+        }
         let due = match step {
             Step::Nothing | Step::Await => return Ok(After::Done),
             // A callback wakes us; and if none comes, the end of its time does.
@@ -113,6 +122,7 @@ impl Reconciler {
                 self.park(operation, why).await?;
                 return Ok(After::Done);
             }
+            Step::Start { step } => return self.start_step(operation, step).await,
             Step::CloseThenPlan { after }
             | Step::Resend { after }
             | Step::Ask { after, .. }
@@ -131,8 +141,46 @@ impl Reconciler {
             }
             Step::Resend { .. } => self.send_again(operation, away).await,
             Step::Ask { step, .. } | Step::Void { step, .. } => self.ask_of(operation, step).await,
-            Step::Nothing | Step::Await | Step::Listen { .. } | Step::Park(_) => Ok(After::Done),
+            Step::Nothing
+            | Step::Await
+            | Step::Listen { .. }
+            | Step::Start { .. }
+            | Step::Park(_) => Ok(After::Done),
         }
+    }
+
+    /// Is an attempt of this very process on record as silent and overdue, only because its end could not be
+    /// recorded yet? Its connection may be open still: nothing is quiet before that is closed, and on record. A task
+    /// that is stuck does not hold its operation for ever, no more than a listener that is gone without a word.
+    fn is_unrecorded(&self, operation: &Operation) -> bool {
+        let (living, now) = (
+            self.dispatcher.register.living(),
+            self.dispatcher.clock.now(),
+        );
+        let silent = operation.attempts.iter().any(|attempt| {
+            let at_most = attempt.overdue_after.plus(LISTEN);
+            attempt.end == AttemptEnd::Silent && !living.is_past(attempt, at_most, &now)
+        });
+        silent && self.dispatcher.waiters.is_worked_on(&operation.key)
+    }
+
+    /// Its time runs from now on, whether or not its upstream can be reached.
+    async fn start_step(
+        &self,
+        operation: &Operation,
+        step: StepIndex,
+    ) -> Result<After, StoreError> {
+        let start = Start {
+            key: operation.key.clone(),
+            step,
+            at: self.dispatcher.clock.now(),
+        };
+        let state = self.dispatcher.register.start(start).await?;
+        Ok(if is_settled(state.as_ref()) {
+            After::Done
+        } else {
+            After::Again
+        })
     }
 
     /// For how long its upstream is still left alone, if the step would go there.
@@ -149,6 +197,7 @@ impl Reconciler {
             | Step::Await
             | Step::Listen { .. }
             | Step::CloseThenPlan { .. }
+            | Step::Start { .. }
             | Step::Park(_) => None,
         }
     }

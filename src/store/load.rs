@@ -53,6 +53,9 @@ pub(super) fn view<R: Rows>(
             view.record = operation(rows, &park.key)?;
             view.fence = fence_of(rows, view.record.as_ref())?;
         }
+        Command::Start(start) => {
+            view.record = operation(rows, &start.key)?;
+        }
         Command::Find(finding) => {
             view.record = operation(rows, &finding.key)?;
         }

@@ -38,6 +38,7 @@ use crate::protocol::finding::{Finding, Weighed};
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::StoredRequest;
+use crate::protocol::start::Start;
 use crate::protocol::time::Moment;
 use crate::protocol::view::{Living, Record as Found};
 use crate::protocol::void::{BeginVoid, VoidReply};
@@ -417,6 +418,14 @@ impl Register {
     pub async fn park(&self, park: Park) -> Result<Option<State>, StoreError> {
         match self.backend.apply(Command::Park(park)).await? {
             Reply::Parked(state) => Ok(state),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Says that a step of settling has its turn. Answers the state the operation is in then.
+    pub async fn start(&self, start: Start) -> Result<Option<State>, StoreError> {
+        match self.backend.apply(Command::Start(start)).await? {
+            Reply::Started(state) => Ok(state),
             other => Err(mismatched(&other)),
         }
     }

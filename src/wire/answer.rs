@@ -19,7 +19,7 @@ use super::problem::{self, About, Fault};
 use super::reply::{BODY, COMPLETED, PROVENANCE, REPLAYED, Reply, STATE, Source, rfc3339, word};
 use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{Completion, State};
-use crate::protocol::outcome::{Answer, Evidence, Unsent};
+use crate::protocol::outcome::{Answer, AnswerClass, Evidence, Unsent};
 use crate::protocol::rejection::{Expired, Rejection};
 
 /// How one attempt ended, and what the record made of it.
@@ -53,7 +53,7 @@ pub enum Listener {
 pub fn ended(end: &Ended<'_>, listener: Listener) -> Reply {
     match end.state {
         Some(State::Completed(completion)) => {
-            let own = completion.attempt == Some(end.attempt);
+            let own = completion.is_answer_to(end.attempt);
             match (&completion.answer, listener) {
                 (Some(answer), Listener::Sender) if own => first(end.key, answer),
                 _ => replay(end.key, completion, false),
@@ -115,9 +115,13 @@ fn not_applied(end: &Ended<'_>, listener: Listener) -> Reply {
 
 /// The upstream's answer, marked; `None` if there is none.
 fn uncertain(end: &Ended<'_>, listener: Listener) -> Option<Reply> {
-    let Evidence::Answered { answer, .. } = end.evidence else {
+    let Evidence::Answered { answer, class } = end.evidence else {
         return None;
     };
+    // It was applied, and may be undone by now: nobody shall take it for done.
+    if *class == AnswerClass::Applied && end.state.is_some() {
+        return None;
+    }
     let mut reply = given(end.key, answer, listener);
     mark_uncertain(&mut reply, end.key);
     Some(reply)

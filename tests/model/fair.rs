@@ -71,12 +71,16 @@ fn next(steps: &Steps, world: &World, words: &mut Option<Vec<String>>) -> Result
             Came::Never(violation) => return Err(violation),
         }
     }
+    let mut said = String::new();
+    let came = steps.take(world, Action::Tick, words.as_ref().map(|_| &mut said));
     if let Some(words) = words {
-        words.push(format!("time passes: tick {}", world.now + 1));
+        words.push(said);
     }
-    let mut later = world.clone();
-    later.now += 1;
-    Ok(later)
+    match came {
+        Came::World(later) => Ok(*later),
+        Came::Never(violation) => Err(violation),
+        Came::Nothing => Err(Violation("time does not pass".to_owned())),
+    }
 }
 
 fn by_itself(world: &World) -> Vec<Action> {

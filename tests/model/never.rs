@@ -7,7 +7,7 @@ mod answers;
 mod grants;
 
 use fencepost::protocol::ids::FencingToken;
-use fencepost::protocol::operation::{AttemptEnd, State, WhyNot};
+use fencepost::protocol::operation::{AttemptEnd, Effect, State, WhyNot};
 use fencepost::protocol::outcome::{Provenance, Verdict};
 use fencepost::protocol::policy::Order;
 
@@ -148,7 +148,7 @@ pub fn effect(scenario: &Scenario, before: &World, index: usize) -> Judged {
     }
 }
 
-fn deduplicates(scenario: &Scenario, name: Name) -> bool {
+pub fn deduplicates(scenario: &Scenario, name: Name) -> bool {
     scenario.calls.iter().any(|call| {
         let capability = call.policy.settle.capability;
         call.operation == name.operation && (capability.idempotent || call.condition.is_some())
@@ -161,6 +161,25 @@ fn forgotten(scenario: &Scenario, world: &World, name: Name) -> bool {
         .memory
         .iter()
         .any(|memory| memory.name == name && world.now > memory.since + scenario.upstream.lifetime)
+}
+
+/// The answer of the attempt `index`, that it was applied, was recorded to that effect. One that is not the first
+/// is told, where it is a second effect; so is one that was not there yet when another's was asked after.
+pub fn answered(scenario: &Scenario, world: &World, index: u8, effect: Effect) -> Judged {
+    let name = world.tries[usize::from(index)].name;
+    let seen = &world.seen;
+    if deduplicates(scenario, name) || seen.answered.contains(&index) {
+        return Ok(());
+    }
+    let of_it = |other: &u8| world.tries[usize::from(*other)].name == name;
+    let second = seen.answered.iter().any(of_it);
+    let after = seen
+        .found
+        .iter()
+        .any(|(found, saw, tries)| *found == name && *saw != index && index >= *tries);
+    never((second || after) && effect != Effect::Contradiction, || {
+        format!("a second effect of {name} was answered, and nobody was told")
+    })
 }
 
 /// A person's verdict was accepted.
@@ -177,6 +196,22 @@ pub fn parked(scenario: &Scenario, before: &World, name: Name) -> Judged {
     let hopeful = |it: &Try| is_acting(scenario, before, it) || is_listening(before, it);
     never(tries.any(hopeful), || {
         format!("{name} was given to a person while an attempt of it acts or listens")
+    })?;
+    let operation = before.record(name).map(|record| &record.operation);
+    let Some(operation) = operation else {
+        return Ok(());
+    };
+    let mut timed = operation
+        .settle
+        .steps
+        .iter()
+        .filter(|(_, it)| it.is_timed());
+    let had_none = timed.find(|(step, _)| {
+        let progress = operation.settling.of(*step);
+        progress.is_none_or(|known| known.turn.sights().is_empty())
+    });
+    never(had_none.is_some(), || {
+        format!("{name} was given to a person, and a step of it never had its turn")
     })
 }
 
@@ -226,9 +261,17 @@ fn record_is_true(world: &World, record: &Record) -> Judged {
             let status = completion.answer.as_ref().map_or(0, |answer| answer.status);
             let form = form_of(&record.operation);
             match completion.verdict {
-                Verdict::Applied => never(!world.had_effect(name, form), || {
-                    format!("{name} is COMPLETED as a form that had no effect")
-                }),
+                Verdict::Applied => {
+                    never(!world.had_effect(name, form), || {
+                        format!("{name} is COMPLETED as a form that had no effect")
+                    })?;
+                    let stands = world.in_force(name) && !world.may_be_undone(name);
+                    never(world.seen.undone.contains(&name) && !stands, || {
+                        format!(
+                            "{name} is COMPLETED as applied, and an undo of it may have the last word"
+                        )
+                    })
+                }
                 // Where a person was wrong, an opaque upstream's own refusal is believed.
                 Verdict::Refused => {
                     let believed = world.lied(name) && status == 402;

@@ -22,6 +22,7 @@ use fencepost::protocol::ids::{
 use fencepost::protocol::lease::{LeaseFacts, LiveLease};
 use fencepost::protocol::operation::{AttemptEnd, IdentityOrigin, Operation, State};
 use fencepost::protocol::outcome::{Answer, StoredRequest, Verdict};
+use fencepost::protocol::start::Start;
 use fencepost::protocol::time::{BootId, BootInstant, Moment};
 use fencepost::protocol::view::{Living, Record as Found, TwinNote, Unsettled, View};
 use fencepost::protocol::void::{BeginVoid, Voided};
@@ -154,9 +155,10 @@ pub fn answer(status: u16) -> Answer {
 pub fn moment(scenario: &Scenario, proxy: u8, tick: u8) -> Moment {
     let ms = u64::from(tick) * TICK_MS;
     let machine = if scenario.machines { proxy } else { 0 };
+    let rebooted = scenario.reboot_at.is_some_and(|at| tick >= at);
     let ahead = u64::from(machine) * u64::from(scenario.skewed) * 3_600_000;
     Moment {
-        boot: BootId(u128::from(machine)),
+        boot: BootId(u128::from(machine) + 100 * u128::from(rebooted)),
         boottime: BootInstant(ms),
         wall_ms: ms + ahead,
     }
@@ -229,6 +231,7 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),
         Command::Record(RecordCommand { key, .. })
+        | Command::Start(Start { key, .. })
         | Command::Find(Finding { key, .. })
         | Command::Voided(Voided { key, .. })
         | Command::Resolve(Resolve { key, .. })

@@ -59,6 +59,10 @@ pub struct Scenario {
     pub known_source: bool,
     /// Beyond the margins: also what a person caused by speaking too early counts.
     pub nothing_is_excused: bool,
+    /// Its machine is started anew then.
+    pub reboot_at: Option<u8>,
+    /// Is the upstream away for whoever asks?
+    pub away: bool,
     /// Does the wall clock of every machine run an hour ahead of the one before?
     pub skewed: bool,
 }
@@ -198,6 +202,8 @@ impl Scenario {
             epoch: 0,
             known_source: false,
             nothing_is_excused: false,
+            reboot_at: None,
+            away: false,
             skewed: false,
         }
     }

@@ -457,6 +457,10 @@ impl Step<'_> {
                 self.world.now += 1;
                 let now = self.world.now;
                 self.say(|| format!("time passes: tick {now}"));
+                if self.scenario().reboot_at == Some(now) {
+                    self.world.left.crashes += 1;
+                    return self.crash(0);
+                }
                 Ok(true)
             }
         }

@@ -153,10 +153,14 @@ pub struct Question {
     pub proxy: u8,
     pub asked: u8,
     pub admitted: u32,
+    /// How many attempts there were by then.
+    pub tries: u8,
     /// The form that it is compared with.
     pub form: u8,
     /// What was seen; `None`: it has not arrived there yet.
     pub seen: Option<Sight>,
+    /// The attempt whose effect was seen, where there was but one.
+    pub saw: Option<u8>,
 }
 
 /// What a question saw.
@@ -278,6 +282,11 @@ pub struct Seen {
     pub twins: Vec<Name>,
     /// Operations of which an undo may have left.
     pub undone: Vec<Name>,
+    /// Attempts whose answer, that they were applied, was recorded; where a second one is a second effect.
+    pub answered: Vec<u8>,
+    /// Operations that were found to be applied by the effect of that attempt, and how many attempts there were
+    /// when they were asked after; where there are more by now.
+    pub found: Vec<(Name, u8, u8)>,
 }
 
 impl World {

@@ -54,6 +54,7 @@ pub(in crate::admin) fn step(step: &Step) -> String {
             "its attempt still listens; then the next step is taken".to_owned()
         }
         Step::Resend { .. } => "the stored bytes are sent again under the same key".to_owned(),
+        Step::Start { .. } => "the next step of settling has its turn".to_owned(),
         Step::Ask { .. } => "the upstream is asked how it ended".to_owned(),
         Step::Void { .. } => "the upstream is asked to undo it".to_owned(),
         Step::Listen { .. } => "a callback of the upstream is waited for".to_owned(),

@@ -86,7 +86,7 @@ fn question(policy: &LookUpPolicy, says_not: bool) -> String {
         "it never says `not applied`".to_owned()
     };
     format!(
-        "{counts}; asked {}, for {} after the newest attempt",
+        "{counts}; asked {}, for {} from its turn",
         pauses(policy.every),
         millis(policy.within),
     )
@@ -113,7 +113,7 @@ fn void(policy: &VoidPolicy, key: Option<KeyPolicy>, asking: &Asking) -> String 
 
 fn callback(policy: CallbackPolicy) -> String {
     format!(
-        "callback: a signed one is waited for, for {} after the newest attempt; a later one counts all the same",
+        "callback: a signed one is waited for, for {} from its turn; a later one counts all the same",
         millis(policy.within)
     )
 }

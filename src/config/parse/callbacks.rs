@@ -119,7 +119,6 @@ fn rule(fields: &mut Fields<'_>, principal: &[PrincipalPart]) -> Option<Callback
             .error("says nothing: when was it `applied`, and when `not_applied`?");
     }
     let definitive = fields.or("definitive", false, Field::boolean);
-    let tells_forms = fields.or("tells_forms", false, Field::boolean);
     let outcome = outcome(fields, "body", Pick::of_request);
     Some(CallbackRule {
         name,
@@ -129,7 +128,6 @@ fn rule(fields: &mut Fields<'_>, principal: &[PrincipalPart]) -> Option<Callback
         applied,
         not_applied,
         definitive,
-        tells_forms,
         outcome: outcome?,
     })
 }

@@ -150,6 +150,7 @@ pub(super) fn protect(
         insert: &insert,
         calls_back: context.calls_back,
         profile: context.profile,
+        lifetime: insert.key.as_ref().and_then(|key| key.policy.lifetime),
     };
     let Settled {
         steps,

@@ -16,6 +16,7 @@ use crate::config::problems::Place;
 use crate::config::scalar::{self, DURATION};
 use crate::expression::PathTemplate;
 use crate::protocol::ids::StepName;
+use crate::protocol::plan::LIFETIME_PERCENT;
 use crate::protocol::policy::Capability;
 use crate::protocol::steps::{
     Backoff, CallbackPolicy, LookUpPolicy, MOST_STEPS, ResendPolicy, SettleStep, Steps, VoidPolicy,
@@ -51,6 +52,8 @@ pub(super) struct Around<'a> {
     pub(super) calls_back: bool,
     /// Where everything stands that a profile brings.
     pub(super) profile: Option<Place>,
+    /// How long the upstream remembers the key, where that is known.
+    pub(super) lifetime: Option<Millis>,
 }
 
 /// How an effect is settled.
@@ -144,6 +147,7 @@ impl Reading<'_> {
             field.error("stands here already");
             return;
         }
+        self.comes_in_time(field, None);
         if let Some(resends) = send_again(field) {
             self.steps.push(SettleStep::SendAgain(resends));
         }
@@ -217,6 +221,7 @@ impl Reading<'_> {
             return;
         };
         let (name, step) = self.question(&mut fields, "void");
+        self.comes_in_time(field, step.as_ref().map(|step| step.within));
         let attempts = fields.or("attempts", DEFAULT_UNDOS, |field| {
             field.number("a number from 1 to 1000", 1..=MOST_ATTEMPTS)
         });
@@ -263,6 +268,35 @@ impl Reading<'_> {
             .push(SettleStep::Callback(CallbackPolicy { within }));
     }
 
+    /// Questions and callbacks have their time one after the other. What is sent under the key has its time from
+    /// the newest attempt on, and while the upstream remembers the key: its turn must come before that is over.
+    fn comes_in_time(&self, field: &Field<'_>, within: Option<Millis>) {
+        let before = self.time_before();
+        let usable = self.around.lifetime.map(|it| it.percent(LIFETIME_PERCENT));
+        let waits = before > Millis::default();
+        if waits && within.is_some_and(|within| before >= within) {
+            field.error(
+                "its turn comes when its time is over: `within` must be longer than that of the steps before it \
+                 together",
+            );
+        } else if waits && usable.is_some_and(|usable| before >= usable) {
+            field.error(
+                "its turn comes when the upstream may have forgotten the key: shorten `within` of the steps before \
+                 it",
+            );
+        }
+    }
+
+    /// The time of the questions and callbacks so far.
+    fn time_before(&self) -> Millis {
+        let steps = self.steps.iter();
+        steps.fold(Millis::default(), |sum, step| match step {
+            SettleStep::LookUp(policy) | SettleStep::Compare(policy) => sum.plus(policy.within),
+            SettleStep::Callback(policy) => sum.plus(policy.within),
+            SettleStep::SendAgain(_) | SettleStep::Void(_) => sum,
+        })
+    }
+
     /// `name`, `lag`, `every` and `within`: what questions and undos have in common. `None` without a lag.
     fn question(
         &self,
@@ -284,7 +318,13 @@ impl Reading<'_> {
             .take("every")
             .and_then(|field| pauses(&field, DEFAULT_PAUSES))
             .unwrap_or(DEFAULT_PAUSES);
-        let default = DEFAULT_WITHIN.plus(lag.unwrap_or_default().percent(200));
+        let before = match kind {
+            "void" => self.time_before(),
+            _ => Millis::default(),
+        };
+        let default = DEFAULT_WITHIN
+            .plus(lag.unwrap_or_default().percent(200))
+            .plus(before);
         let within = fields.or("within", default, duration);
         if let (Some(field), Some(lag)) = (&lag_field, lag)
             && lag >= within

@@ -157,6 +157,8 @@ const RULES_IN_UPSTREAM: &str = r#"
 7:32 => 36 characters =>     capability: [idempotent]\n    key: { header: K, longest: 35 }
 6:33 => listed already =>     effects: [ { on: POST /x }, { on: POST /x } ]
 6:54 => capability `idempotent` =>     effects: [ { on: PUT /x, settle: [ { send_again: {} } ] } ]
+12:25 => the upstream may have forgotten the key =>     capability: [idempotent, query]\n    key: { header: K, lifetime: 2h }\n    effects:\n      - on: POST /x\n        settle:\n          - look_up: { get: /x, applied: response.status == 200, not_applied: response.status == 404, lag: 1s, within: 1h36m }\n          - send_again: {}
+12:19 => its turn comes when its time is over =>     capability: [idempotent, query]\n    key: { header: K, lifetime: 2h }\n    effects:\n      - on: POST /x\n        settle:\n          - look_up: { get: /x, applied: response.status == 200, not_applied: response.status == 404, lag: 1s, within: 1h36m }\n          - void: { post: /c, done: response.status == 200, lag: 1s, within: 1h }
 "#;
 
 const RULES_IN_EFFECT: &str = r#"

@@ -75,10 +75,7 @@ impl World {
     }
 
     pub(super) fn called_back(&mut self, definitive: bool, found: Found) -> Weighed {
-        let by = Finder::Callback {
-            definitive,
-            tells_forms: false,
-        };
+        let by = Finder::Callback { definitive };
         self.found_by(by, self.admitted(), found)
     }
 
@@ -408,6 +405,13 @@ fn two_forms(question: LookUpPolicy) -> World {
     world
 }
 
+fn telling() -> LookUpPolicy {
+    LookUpPolicy {
+        tells_forms: true,
+        ..question()
+    }
+}
+
 #[test]
 fn once_there_are_two_forms_only_what_tells_them_apart_is_known() {
     let form = |world: &World| world.operations[&key("k")].fingerprint.digest[0];
@@ -416,11 +420,7 @@ fn once_there_are_two_forms_only_what_tells_them_apart_is_known() {
     assert_eq!(world.looked(Found::Applied(said(200))), two);
     assert_eq!(world.state(&key("k")), "UNCERTAIN");
 
-    let telling = LookUpPolicy {
-        tells_forms: true,
-        ..question()
-    };
-    let mut world = two_forms(telling.clone());
+    let mut world = two_forms(telling());
     // Compared with the form of an earlier turn.
     let by = Finder::LookUp {
         step: LOOK,
@@ -496,4 +496,63 @@ fn a_callback_proves_absence_only_for_good_and_only_of_everything() {
     lost_in(&mut world, &subject());
     let weighed = world.called_back(true, Found::NotApplied);
     assert_eq!(weighed.worth, Worth::Settled);
+}
+
+/// A1 was refused and corrected; the late word on A1 says nothing of A2. Nor does it speak against an outcome.
+#[test]
+fn a_callback_about_a_refused_form_disproves_no_corrected_one() {
+    let derived = subject().with(|ask| ask.origin = IdentityOrigin::Derived);
+    let refusal = answer(402, AnswerClass::Refused);
+    let mut world = World::new();
+    let first = world.granted(&derived);
+    world.record(&first, refusal.clone());
+    // Of that alone it is no news.
+    assert_eq!(
+        world.called_back(true, Found::NotApplied).effect,
+        Effect::Nothing
+    );
+    let second = lost_in(&mut world, &derived.payload(2));
+    let weighed = world.called_back(true, Found::NotApplied);
+    assert_eq!(weighed.worth, Worth::Nothing(Uncounted::NotDefinitive));
+    assert_eq!(world.state(&key("k")), "UNCERTAIN");
+    // The refusal, written twice, changes nothing.
+    assert_eq!(world.record(&first, refusal).effect, Effect::Nothing);
+    let weighed = world.called_back(true, Found::NotApplied);
+    assert_eq!(weighed.worth, Worth::Nothing(Uncounted::NotDefinitive));
+    // Once the second is known, the late word on the first is no contradiction.
+    world.record(&second, applied());
+    let weighed = world.called_back(true, Found::NotApplied);
+    assert_eq!(weighed.effect, Effect::Nothing);
+
+    // Where the only attempt was applied it is one.
+    let mut world = World::new();
+    let only = world.granted(&subject());
+    world.record(&only, applied());
+    let weighed = world.called_back(true, Found::NotApplied);
+    assert_eq!(weighed.effect, Effect::Contradiction);
+}
+
+/// Corrected again and again, its record does not grow without end.
+#[test]
+fn the_refused_attempts_of_an_operation_are_bounded() {
+    let derived = subject().with(|ask| ask.origin = IdentityOrigin::Derived);
+    let mut world = World::new();
+    for payload in 0..40 {
+        let grant = world.granted(&derived.payload(payload));
+        world.record(&grant, answer(402, AnswerClass::Refused));
+    }
+    let kept = world.operations[&key("k")].attempts.len();
+    assert_eq!(kept, 16);
+}
+
+/// It may have been written about the first form, and comes when a corrected one is in force.
+#[test]
+fn a_callback_never_tells_two_forms_apart() {
+    for asked in [question(), telling()] {
+        let mut world = two_forms(asked);
+        let weighed = world.called_back(false, Found::Applied(said(200)));
+        let two = Worth::Nothing(Uncounted::NotKnown(NotKnown::TwoForms));
+        assert_eq!(weighed.worth, two);
+        assert_eq!(world.state(&key("k")), "UNCERTAIN");
+    }
 }

@@ -1,5 +1,6 @@
 //! Contract §3: what evidence proves.
 
+use super::finding::{lost_in, said};
 use super::*;
 
 #[test]
@@ -334,4 +335,120 @@ fn corrected_after_a_remembered_refusal() -> (World, Ask, Grant, Grant) {
     let corrected = world.granted(&ask.payload(2));
     assert_eq!(corrected.round, Round(1));
     (world, ask, first, corrected)
+}
+
+/// Not at an upstream that deduplicates: there the second is a replay.
+fn twice_effective() -> Ask {
+    Ask::plain("k").with(|ask| {
+        ask.policy.order = Order::Free;
+        ask.policy.settle = opaque();
+    })
+}
+
+/// A person was wrong once, so there are two attempts.
+fn two_attempts(world: &mut World, ask: &Ask) -> (Grant, Grant) {
+    let first = lost_in(world, ask);
+    world.resolve(&ask.key(), Resolution::NotApplied { new_key: false });
+    (first, world.granted(ask))
+}
+
+fn named(world: &World) -> Option<AttemptId> {
+    match &world.operations[&key("k")].state {
+        State::Completed(completion) => completion.attempt,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Somebody else said that it was applied, and did not say which attempt that was: each might be the one, but
+/// not both.
+#[test]
+fn a_second_effect_is_told_also_where_somebody_else_said_first_that_it_was_applied() {
+    let ask = twice_effective();
+    for callback in [true, false] {
+        for reverse in [true, false] {
+            let mut world = World::new();
+            let (mut one, mut other) = two_attempts(&mut world, &ask);
+            if callback {
+                world.called_back(false, Found::Applied(said(202)));
+            } else {
+                world.now_ms += 100_000;
+                world.resolve(&ask.key(), Resolution::Applied(said(202)));
+            }
+            if reverse {
+                std::mem::swap(&mut one, &mut other);
+            }
+            // Written twice each, because a reply was lost.
+            for effect in [Effect::Nothing, Effect::Nothing] {
+                assert_eq!(world.record(&one, applied()).effect, effect);
+                assert_eq!(named(&world), Some(one.attempt));
+            }
+            for effect in [Effect::Contradiction, Effect::Nothing] {
+                assert_eq!(world.record(&other, applied()).effect, effect);
+            }
+            assert_eq!(named(&world), Some(one.attempt));
+            let State::Completed(completion) = &world.operations[&key("k")].state else {
+                panic!()
+            };
+            assert_eq!(completion.answer, Some(said(202)), "as it was told");
+        }
+    }
+}
+
+#[test]
+fn what_was_found_before_an_attempt_began_is_not_that_attempt() {
+    let asked = super::finding::subject();
+    for resent_elsewhere in [true, false] {
+        let mut world = World::new();
+        let first = lost_in(&mut world, &asked);
+        world.now_ms += 1;
+        let by = Finder::LookUp {
+            step: StepIndex(0),
+            asked_at: world.now(),
+        };
+        world.now_ms += 1;
+        world.resolve(&key("k"), Resolution::NotApplied { new_key: false });
+        if resent_elsewhere {
+            // One in between sent nothing, and is not listed any more.
+            let unsent = world.granted(&asked);
+            world.record(&unsent, not_sent());
+        }
+        let second = world.granted(&asked);
+        world.found_by(by, 1, Found::Applied(said(200)));
+        assert_eq!(named(&world), Some(first.attempt));
+        let recorded = world.record(&second, applied());
+        assert_eq!(recorded.effect, Effect::Contradiction);
+        assert_eq!(world.record(&first, applied()).effect, Effect::Nothing);
+    }
+}
+
+/// A callback comes before the answer; then the attempt runs into its limit, listens on, and is answered.
+#[test]
+fn an_attempt_that_listens_on_after_a_callback_contradicts_nothing() {
+    let ask = twice_effective();
+    let mut world = World::new();
+    let grant = world.granted(&ask);
+    world.called_back(false, Found::Applied(said(201)));
+    for (evidence, open) in [(timed_out(), true), (timed_out(), true), (applied(), false)] {
+        let recorded = world.record_open(&grant, evidence, open);
+        assert_eq!(recorded.effect, Effect::Nothing);
+    }
+    assert_eq!(named(&world), Some(grant.attempt));
+}
+
+/// Under one key, a replay: also where the write is repeated.
+#[test]
+fn a_replay_that_is_recorded_twice_contradicts_nothing() {
+    let ask = Ask::plain("k").with(|ask| ask.policy.order = Order::Free);
+    let mut world = World::new();
+    let first = lost_in(&mut world, &ask);
+    let ResendReply::Granted(again) = world.resend(&ask.key()) else {
+        panic!()
+    };
+    world.record(&again, applied());
+    for _ in 0..2 {
+        assert_eq!(world.record(&first, applied()).effect, Effect::Nothing);
+    }
+    // And the other attempts are counted, also when they have ended.
+    let weighed = world.called_back(true, Found::NotApplied);
+    assert_eq!(weighed.effect, Effect::Nothing);
 }

@@ -49,9 +49,14 @@ fn the_plan_takes_the_first_step_that_can_still_succeed() {
     world.now_ms += 38_000;
     assert_eq!(world.planned(), ask_after(0));
     world.now_ms += 2_000;
-    let left = Millis(100_000);
+    // The callback's turn begins now.
+    assert_eq!(world.planned(), Step::Start { step: StepIndex(1) });
+    world.start(StepIndex(1));
+    let left = Millis(200_000);
     assert_eq!(world.planned(), Step::Listen { left });
-    world.now_ms += 100_000;
+    world.now_ms += 199_999;
+    assert_eq!(world.planned(), Step::Listen { left: Millis(1) });
+    world.now_ms += 1;
     // Its pause has long passed.
     let after = Millis(0);
     assert_eq!(world.planned(), Step::Resend { after });
@@ -89,16 +94,146 @@ fn another_machine_asks_for_as_long_on_its_own_clock() {
             &now,
         )
     };
-    assert!(matches!(plan(&world, 900_000), Step::Ask { .. }));
-    let operation = world.operations.get_mut(&key("k")).unwrap();
-    operation.settling.quiet.see(Moment {
-        boot: BootId(2),
-        boottime: BootInstant(900_000),
-        wall_ms: 0,
-    });
+    assert_eq!(plan(&world, 900_000), Step::Start { step: LOOK });
+    let start = Start {
+        key: key("k"),
+        step: LOOK,
+        at: Moment {
+            boot: BootId(2),
+            boottime: BootInstant(900_000),
+            wall_ms: 0,
+        },
+    };
+    world.apply(&Command::Start(start));
     assert!(matches!(plan(&world, 1_499_999), Step::Ask { .. }));
     let over = Step::Park(Parked::NotToldInTime);
     assert_eq!(plan(&world, 1_500_000), over);
+}
+
+/// Its machine was started anew while it was in doubt, and the upstream is away: nothing is found, and yet it
+/// comes to an end.
+#[test]
+fn after_another_boot_a_step_that_cannot_be_taken_comes_to_an_end() {
+    let mut world = World::new();
+    world.granted(&subject());
+    world.restart();
+    world.boot = BootId(2);
+    assert_eq!(world.planned(), Step::Start { step: LOOK });
+    assert_eq!(world.start(LOOK), "UNCERTAIN");
+    // The lag runs too, whether or not anybody can be asked.
+    let operation = &world.operations[&key("k")];
+    assert_eq!(operation.quiet().sights(), [world.now()]);
+    assert_eq!(
+        world.events.last().unwrap().text,
+        "nothing more is heard of its attempt: UNCERTAIN"
+    );
+    world.now_ms += 599_999;
+    assert!(matches!(world.planned(), Step::Ask { .. }));
+    world.now_ms += 1;
+    let over = Step::Park(Parked::NotToldInTime);
+    assert_eq!(world.planned(), over);
+    // Yet another boot begins it again, once.
+    world.boot = BootId(3);
+    assert_eq!(world.planned(), Step::Start { step: LOOK });
+    world.start(LOOK);
+    world.now_ms += 600_000;
+    assert_eq!(world.planned(), over);
+}
+
+#[test]
+fn a_step_has_its_own_time_after_those_before_it() {
+    let within = Millis(100_000);
+    let callback = || SettleStep::Callback(CallbackPolicy { within });
+    let look = || {
+        SettleStep::LookUp(LookUpPolicy {
+            within,
+            ..question()
+        })
+    };
+    for steps in [
+        [callback(), look()],
+        [look(), callback()],
+        [look(), look()],
+        [callback(), callback()],
+    ] {
+        let ask = subject().with(|ask| {
+            ask.policy.settle.steps = Steps::new(steps.to_vec()).unwrap();
+        });
+        let mut world = World::new();
+        let grant = world.granted(&ask);
+        // What listens is not quiet: the first step has its turn when that is over.
+        world.record_open(&grant, timed_out(), true);
+        world.now_ms += 40_000;
+        assert!(matches!(
+            world.planned(),
+            Step::Await | Step::CloseThenPlan { .. }
+        ));
+        world.record(&grant, lost());
+        let takes = |world: &World, step: u8| match world.planned() {
+            Step::Ask { step: asked, .. } => asked == StepIndex(step),
+            Step::Listen { left } => left > Millis(0),
+            _ => false,
+        };
+        world.now_ms += 99_999;
+        assert!(takes(&world, 0), "{steps:?}");
+        world.now_ms += 1;
+        assert_eq!(world.planned(), Step::Start { step: StepIndex(1) });
+        // Nobody came to it for a while, and it loses nothing.
+        world.now_ms += 500_000;
+        assert_eq!(world.planned(), Step::Start { step: StepIndex(1) });
+        world.start(StepIndex(1));
+        // Written twice, it is the first that counts.
+        world.now_ms += 99_999;
+        world.start(StepIndex(1));
+        assert!(takes(&world, 1), "{steps:?}");
+        world.now_ms += 1;
+        assert!(matches!(world.planned(), Step::Park(_)), "{steps:?}");
+    }
+}
+
+/// A new attempt begins everything again.
+#[test]
+fn a_resend_gives_each_step_its_time_anew() {
+    let within = Millis(100_000);
+    let steps = vec![
+        SettleStep::LookUp(LookUpPolicy {
+            within,
+            ..question()
+        }),
+        SettleStep::SendAgain(resends(3).send_again().unwrap()),
+    ];
+    let mut world = World::new();
+    let ask = Ask::fenced("k", "107").with(|ask| {
+        ask.policy.settle.steps = Steps::new(steps).unwrap();
+    });
+    lost_in(&mut world, &ask);
+    world.now_ms += 100_000;
+    assert!(matches!(world.planned(), Step::Resend { .. }));
+    let ResendReply::Granted(again) = world.resend(&key("k")) else {
+        panic!()
+    };
+    world.record(&again, lost());
+    assert!(matches!(world.planned(), Step::Ask { .. }));
+    world.now_ms += 100_000;
+    assert!(matches!(world.planned(), Step::Resend { .. }));
+}
+
+/// While something is on its way, or when it is settled, no step has its turn.
+#[test]
+fn no_step_has_its_turn_while_an_attempt_acts_or_once_it_is_settled() {
+    let mut world = World::new();
+    let grant = world.granted(&subject());
+    assert_eq!(world.start(LOOK), "INTENDED");
+    world.record_open(&grant, timed_out(), true);
+    assert_eq!(world.start(LOOK), "UNCERTAIN");
+    let operation = world.operations[&key("k")].clone();
+    assert!(operation.settling.steps.is_empty() && operation.quiet().sights().is_empty());
+    world.record(&grant, applied());
+    let before = world.operations[&key("k")].clone();
+    assert_eq!(world.start(LOOK), "COMPLETED");
+    assert_eq!(world.operations[&key("k")], before);
+    world.operations.clear();
+    assert_eq!(world.start(LOOK), "(none)");
 }
 
 /// Where only a callback can help, a late answer is as good: nobody closes the listener.

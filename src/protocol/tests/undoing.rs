@@ -23,7 +23,7 @@ fn subject() -> Ask {
     Ask::fenced("k", "107").with(|ask| {
         let steps = vec![
             SettleStep::LookUp(LookUpPolicy {
-                within: Millis(1),
+                within: Millis(0),
                 ..question()
             }),
             SettleStep::Void(policy()),
@@ -167,12 +167,79 @@ fn a_definitive_answer_ends_it_and_late_proof_is_a_contradiction() {
     let weighed = world.called_back(false, Found::Applied(problem()));
     assert_eq!(weighed.effect, Effect::Contradiction);
 
-    // And the other way round.
-    let (mut world, grant) = quiet();
+    // And the other way round: a look-up long after an undo says that it is in force, and then it is undone.
+    let (mut world, _) = quiet();
     let void = world.void();
-    world.record(&grant, applied());
+    world.voided(&void, unclear());
+    world.now_ms += 1;
+    world.looked(Found::NotKnown(NotKnown::Unreadable));
+    world.now_ms += question().lag.0;
+    world.looked(Found::Applied(problem()));
     assert_eq!(world.state(&key("k")), "COMPLETED");
     assert_eq!(world.voided(&void, undone()), Effect::Contradiction);
+}
+
+/// Its sender was declared dead and stood still with the answer in its buffer: that is older than the undo.
+#[test]
+fn an_answer_that_is_older_than_the_undo_does_not_say_that_it_is_in_force() {
+    let late = |before_its_end: bool| {
+        let (mut world, grant) = quiet();
+        let void = world.void();
+        if !before_its_end {
+            world.voided(&void, unclear());
+        }
+        for effect in [Effect::Changed, Effect::Nothing] {
+            let recorded = world.record(&grant, applied());
+            assert_eq!(recorded.effect, effect);
+            assert_eq!(recorded.state, Some(State::Uncertain));
+        }
+        (world, grant, void)
+    };
+    let told = |world: &World| world.events.last().unwrap().text.clone();
+    // The undo's end says how it is.
+    let (mut world, grant, void) = late(true);
+    assert_eq!(
+        told(&world),
+        "answered 200, which means applied: UNCERTAIN, for it may be undone by now"
+    );
+    assert_eq!(world.voided(&void, undone()), Effect::Changed);
+    assert_eq!(world.state(&key("k")), "COMPLETED");
+    assert_eq!(world.record(&grant, applied()).effect, Effect::Nothing);
+    // Or a look-up, after its lag; or a person.
+    let (mut world, ..) = late(false);
+    world.looked(Found::Applied(problem()));
+    assert_eq!(world.state(&key("k")), "UNCERTAIN");
+    world.now_ms += question().lag.0;
+    world.looked(Found::Applied(problem()));
+    assert_eq!(world.state(&key("k")), "COMPLETED");
+    // Nothing of it was sent: the answer is not lost, and what comes next is allowed again.
+    let (mut world, _, void) = late(true);
+    world.voided(&void, VoidEnd::NotSent(Unsent::ConnectionLost));
+    assert!(matches!(world.resend(&key("k")), ResendReply::Granted(_)));
+    // Where a person who knew of the undo said that it was not applied, it is a contradiction.
+    let (mut world, grant) = quiet();
+    let void = world.void();
+    world.voided(&void, unclear());
+    world.resolve(&key("k"), Resolution::NotApplied { new_key: false });
+    let recorded = world.record(&grant, applied());
+    assert_eq!(recorded.effect, Effect::Contradiction);
+    assert_eq!(world.state(&key("k")), "NOT_APPLIED");
+}
+
+/// The request that undoes may be on its way still, and may not tell one form from another.
+#[test]
+fn what_an_undo_has_begun_of_is_not_corrected_after_a_refusal() {
+    let derived = subject().with(|ask| ask.origin = IdentityOrigin::Derived);
+    let mut world = World::new();
+    let grant = lost_in(&mut world, &derived);
+    world.now_ms += LAG;
+    let void = world.void();
+    world.voided(&void, unclear());
+    world.record(&grant, answer(402, AnswerClass::Refused));
+    assert_eq!(world.state(&key("k")), "COMPLETED");
+    let corrected = world.admit(&derived.payload(2));
+    assert_eq!(refused(corrected), Rejection::KeyReused);
+    assert!(matches!(world.admit(&derived), Ruling::Replay { .. }));
 }
 
 /// A person got tired of waiting, and then it was undone after all.

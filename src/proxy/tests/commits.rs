@@ -7,7 +7,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::protocol::operation::State;
+use crate::protocol::lease::LeaseFacts;
+use crate::protocol::operation::{AttemptEnd, State};
+use crate::protocol::plan::{self, Step};
 
 const NEXT: InstanceId = InstanceId(2);
 
@@ -73,6 +75,7 @@ pub(super) fn of_records(
         Command::Admit(_)
         | Command::Resend(_)
         | Command::Park(_)
+        | Command::Start(_)
         | Command::Find(_)
         | Command::BeginVoid(_)
         | Command::Voided(_)
@@ -272,6 +275,52 @@ async fn a_late_answer_is_recorded_whichever_commit_is_unknown() {
     }
 }
 
+/// The register is away for so long that the attempt is overdue by its record, while its connection is still open
+/// for a late answer: it is not quiet, and nothing else is sent, before that is closed and on record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_whose_end_is_not_recorded_yet_is_not_taken_for_closed() {
+    let rules = IDEMPOTENT.replace(
+        "{ connect: 2s, response: 5s, dispatch: 5s }",
+        "{ connect: 200ms, response: 200ms, dispatch: 200ms }",
+    );
+    let upstream = Counting::answering_first_after(None);
+    let memory = MemoryBackend::new(INSTANCE);
+    let heals = Arc::new(AtomicUsize::new(0));
+    let healed = Arc::clone(&heals);
+    let (fates, _) = of_records(move |_| match healed.load(Ordering::SeqCst) {
+        0 => Fate::NotDone(StoreError::Unavailable("away".to_owned())),
+        _ => Fate::Answered,
+    });
+    let mut bench = bench(&upstream, &rules, &memory, fates);
+    bench.dispatcher.record_timeout = Duration::from_millis(100);
+    assert_eq!(bench.pay(0, "k").await.status, StatusCode::GATEWAY_TIMEOUT);
+    let overdue = async {
+        let lease = LeaseFacts::unknown();
+        loop {
+            let operation = stored(&bench, "k").await.operation;
+            let living = bench.dispatcher.register.living();
+            let now = bench.dispatcher.clock.now();
+            let next = plan::plan(&operation, None, &lease, &living, &now);
+            if matches!(next, Step::Resend { .. }) {
+                return operation.key;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let key = tokio::time::timeout(LIMIT, overdue).await.unwrap();
+
+    bench.reconciler.settle(&key).await.unwrap();
+
+    let operation = stored(&bench, "k").await.operation;
+    assert_eq!(operation.attempts.len(), 1);
+    assert_eq!(operation.attempts[0].end, AttemptEnd::Silent);
+    assert_eq!(upstream.requests(), 1);
+    heals.store(1, Ordering::SeqCst);
+    until_completed(&bench, "k").await;
+    assert_eq!(upstream.requests(), 2);
+    assert_no_contradiction(&bench);
+}
+
 /// Nobody sends on a permit that nobody has; what may have been admitted is settled by the next process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_intent_whose_commit_is_unknown_is_uncertain_and_not_sent() {
@@ -284,6 +333,7 @@ async fn an_intent_whose_commit_is_unknown_is_uncertain_and_not_sent() {
             Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
+            | Command::Start(_)
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
@@ -320,6 +370,7 @@ async fn a_resend_whose_commit_is_unknown_is_not_made() {
         Command::Admit(_)
         | Command::Record(_)
         | Command::Park(_)
+        | Command::Start(_)
         | Command::Find(_)
         | Command::BeginVoid(_)
         | Command::Voided(_)

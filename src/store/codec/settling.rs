@@ -252,6 +252,7 @@ impl Field for Progress {
             last_asked,
             samples,
             last_sample,
+            turn,
             said,
         } = self;
         writer.part(|writer| {
@@ -261,6 +262,10 @@ impl Field for Progress {
             samples.put(writer);
             last_sample.put(writer);
             said.put(writer);
+            // Appended later. A record without it is what it was before.
+            if *turn != Quiet::default() {
+                turn.put(writer);
+            }
         });
     }
 
@@ -273,6 +278,11 @@ impl Field for Progress {
                 samples: Field::take(reader)?,
                 last_sample: Field::take(reader)?,
                 said: Field::take(reader)?,
+                turn: if reader.is_empty() {
+                    Quiet::default()
+                } else {
+                    Field::take(reader)?
+                },
             })
         })
     }

@@ -20,6 +20,8 @@ use crate::protocol::outcome::{AnswerClass, Evidence, Unsent};
 use crate::protocol::policy::{
     IfOlderUnsettled, IfTwin, Order, PerGeneration, Policy, SettlePolicy, TokenMode,
 };
+use crate::protocol::start::Start;
+use crate::protocol::steps::StepIndex;
 use crate::protocol::time::{Millis, Moment};
 use crate::protocol::void::{BeginVoid, VoidEnd, VoidReply, Voided};
 use crate::store::OperationQuery;
@@ -43,6 +45,8 @@ enum Step {
         turn: u32,
         callback: Option<bool>,
     },
+    /// A step has its turn.
+    Start(u8, u8),
     BeginVoid(u8),
     /// Of the undos granted so far, one ends (perhaps again).
     Voided {
@@ -110,6 +114,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..4_u8, 0..3_u8, 1..3_u32, prop::option::weighted(0.3, any::<bool>())).prop_map(
             |(id, found, turn, callback)| Step::Find { id, found, turn, callback }
         ),
+        1 => (0..4_u8, 0..3_u8).prop_map(|(id, step)| Step::Start(id, step)),
         2 => (0..4_u8).prop_map(Step::BeginVoid),
         1 => (any::<prop::sample::Index>(), 0..3_u8)
             .prop_map(|(attempt, end)| Step::Voided { attempt, end }),
@@ -180,6 +185,11 @@ impl Script {
                 Some(Command::Park(park))
             }
             Step::Find { .. } => found(step, at),
+            Step::Start(id, step) => Some(Command::Start(Start {
+                key: key(*id),
+                step: StepIndex(*step),
+                at,
+            })),
             Step::BeginVoid(id) => Some(Command::BeginVoid(BeginVoid {
                 attempt: self.attempt(),
                 ..s::begin_void(&key(*id), self.instance, at)
@@ -261,6 +271,7 @@ impl Script {
             | Reply::Resend(_)
             | Reply::Recorded(_)
             | Reply::Parked(_)
+            | Reply::Started(_)
             | Reply::Found(_)
             | Reply::Void(_)
             | Reply::Voided(_)
@@ -289,10 +300,7 @@ fn found(step: &Step, at: Moment) -> Option<Command> {
     };
     let mut finding = s::found(&key(*id), found, *turn, at);
     if let Some(definitive) = *callback {
-        finding.by = Finder::Callback {
-            definitive,
-            tells_forms: false,
-        };
+        finding.by = Finder::Callback { definitive };
     }
     Some(Command::Find(finding))
 }
@@ -430,6 +438,7 @@ async fn run(steps: &[Step], tested: &mut Subject, memory: &mut Subject, script:
             | Step::Resend(_)
             | Step::Park(_)
             | Step::Find { .. }
+            | Step::Start(..)
             | Step::BeginVoid(_)
             | Step::Voided { .. }
             | Step::Resolve { .. } => {

@@ -97,6 +97,7 @@ impl Item {
             Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
+            | Command::Start(_)
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
@@ -121,6 +122,7 @@ impl Item {
             | Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
+            | Command::Start(_)
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
@@ -195,6 +197,7 @@ fn key_of(command: &Command, changes: &Changes, reply: &Reply) -> OperationKey {
         (Command::Record(record), _) => record.key.clone(),
         (Command::Resend(resend), _) => resend.key.clone(),
         (Command::Park(park), _) => park.key.clone(),
+        (Command::Start(start), _) => start.key.clone(),
         (Command::Find(finding), _) => finding.key.clone(),
         (Command::BeginVoid(begin), _) => begin.key.clone(),
         (Command::Voided(voided), _) => voided.key.clone(),

@@ -452,6 +452,7 @@ impl Decided {
                 Reply::Admission(_)
                 | Reply::Resend(_)
                 | Reply::Parked(_)
+                | Reply::Started(_)
                 | Reply::Found(_)
                 | Reply::Void(_)
                 | Reply::Voided(_)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::operation::{Parked, WhyNot};
-use crate::protocol::outcome::{AnswerClass, Interruption, Phase, Provenance, Verdict};
+use crate::protocol::outcome::{Interruption, Phase, Provenance, Verdict};
 use crate::protocol::time::{BootId, BootInstant, Moment};
 use crate::wire::reply::fixtures::operation;
 use crate::wire::reply::{OPERATION, SOURCE};
@@ -180,6 +180,33 @@ fn joiners_and_overtaken_senders_get_a_replay() {
         let reply = told(Some(state), evidence, listener);
         assert_eq!(values(&reply, "idempotent-replayed"), ["true"]);
         assert!(!reply.headers.contains_key("set-cookie"));
+    }
+}
+
+/// Somebody found it out first: what is told is what was stored, and by whom.
+#[test]
+fn the_attempt_that_was_found_before_it_was_answered_gets_what_was_found() {
+    let found = Completion {
+        provenance: Provenance::LookUp,
+        ..completed(Some(created()), Some(attempt(1)))
+    };
+    let evidence = answered(created(), AnswerClass::Applied);
+    let state = State::Completed(found);
+    let reply = told(Some(&state), &evidence, Listener::Sender);
+    assert_eq!(values(&reply, "idempotent-replayed"), ["true"]);
+    assert_eq!(reply.headers[PROVENANCE], "look-up");
+}
+
+/// An undo has begun since: nobody takes it for done.
+#[test]
+fn an_applied_answer_that_may_be_undone_is_told_as_not_known() {
+    let evidence = answered(created(), AnswerClass::Applied);
+    for state in [State::Uncertain, State::NeedsAttention(Parked::UndoUnclear)] {
+        for listener in [Listener::Sender, Listener::Joiner] {
+            let reply = told(Some(&state), &evidence, listener);
+            assert!(reply.status.is_client_error() || reply.status.is_server_error());
+            assert_eq!(values(&reply, "fencepost-source"), ["proxy"]);
+        }
     }
 }
 

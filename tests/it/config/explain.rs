@@ -255,14 +255,14 @@ fn every_step_of_settling_is_told_in_its_order() {
         [
             "1. send again: the stored bytes under the same key, at most once, within four fifths of 1day",
             "2. look up `by-order`: GET /orders?id={path order}, 4 pages at most; `not applied` counts 1m after \
-             everything was quiet, once in a row; asked every 5s, for 1h 2m after the newest attempt",
-            "3. look up `look_up-2`: POST /search; it never says `not applied`; asked every 1s to 1m, for 2h after \
-             the newest attempt",
+             everything was quiet, once in a row; asked every 5s, for 1h 2m from its turn",
+            "3. look up `look_up-2`: POST /search; it never says `not applied`; asked every 1s to 1m, for 2h from \
+             its turn",
             "4. compare `compare`: GET of the request's own target, with what was sent; `not applied` counts 10s \
-             after everything was quiet, 2 times in a row; asked every 1s to 1m, for 1h 20s after the newest attempt",
-            "5. undo `void`: POST /cancel; 30s after everything was quiet, at most 2 times, for 1h 1m after the \
-             newest attempt and within four fifths of 1day. Nothing is sent under the key from then on",
-            "6. callback: a signed one is waited for, for 12h after the newest attempt; a later one counts all the \
+             after everything was quiet, 2 times in a row; asked every 1s to 1m, for 1h 20s from its turn",
+            "5. undo `void`: POST /cancel; 30s after everything was quiet, at most 2 times, for 5h 3m 20s after \
+             the newest attempt and within four fifths of 1day. Nothing is sent under the key from then on",
+            "6. callback: a signed one is waited for, for 12h from its turn; a later one counts all the \
              same",
             "7. a person",
         ]

@@ -19,10 +19,16 @@ pub(super) fn all() -> Vec<Scenario> {
         two_forms("two forms", false),
         two_forms("two forms, told apart", true),
         callbacks(),
+        callback_and_correct(),
         undo(),
         forgotten(),
         undo_and_ask(),
         undo_and_correct(),
+        undo_elsewhere(),
+        in_vain(),
+        called_back_then_asked(),
+        found_earlier(),
+        found_of_two(),
     ]
 }
 
@@ -146,6 +152,25 @@ fn callbacks() -> Scenario {
         .with(|scenario| scenario.upstream.odd = &[Handling::Throttle, Handling::BreakBefore])
 }
 
+fn callback_and_correct() -> Scenario {
+    let derived = |call: Call| call.with(|call| call.derived = true).settle(calls_back());
+    let calls = vec![
+        derived(Call::new("Alice", 'a', 1)),
+        derived(Call::new("Alice, corrected", 'a', 1).form(9)),
+    ];
+    let about =
+        "a late callback about a request that was refused, and a corrected one that is lost";
+    Scenario::new("callbacks and correction", about, calls)
+        .horizon(3)
+        .budget(Budget {
+            losses: 1,
+            odd: 1,
+            letters: 2,
+            ..Budget::default()
+        })
+        .with(|scenario| scenario.upstream.odd = &[Handling::Refuse])
+}
+
 fn undo() -> Scenario {
     let calls = vec![Call::new("Alice", 'a', 1).settle(undone(2, 1)).grants(2)];
     let about = "what is uncertain is undone";
@@ -192,11 +217,94 @@ fn undo_and_correct() -> Scenario {
         derived(Call::new("Alice", 'a', 1)),
         derived(Call::new("Alice, corrected", 'a', 1).form(9)),
     ];
-    let about = "a corrected request after the first was undone";
+    let about =
+        "a corrected request after the first was undone, or refused while it was being undone";
     Scenario::new("undone and corrected", about, calls)
         .horizon(4)
         .budget(Budget {
             losses: 1,
+            odd: 1,
+            ..Budget::default()
+        })
+        .with(|scenario| scenario.upstream.odd = &[Handling::Refuse])
+}
+
+/// Its sender stands still with the answer in its buffer. It may leave for a tick after its death was declared,
+/// and the lag is longer than that too.
+fn undo_elsewhere() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(undone(3, 1))];
+    let about = "a proxy is taken for dead and goes on, while another undoes what it sent";
+    Scenario::new("undone elsewhere", about, calls)
+        .horizon(5)
+        .budget(Budget {
+            losses: 1,
+            false_deaths: 1,
+            ..Budget::default()
+        })
+        .with(|scenario| scenario.proxies = 2)
+}
+
+/// Of another boot, so that no clock shows how old the attempt is.
+fn in_vain() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(asked(2, 1))];
+    let about = "the machine is started anew, and the upstream is away for good";
+    Scenario::new("asked in vain", about, calls)
+        .horizon(2)
+        .budget(Budget {
+            losses: 1,
+            questions: 1,
+            ..Budget::default()
+        })
+        .with(|scenario| {
+            scenario.reboot_at = Some(1);
+            scenario.away = true;
+        })
+}
+
+/// The question has no more time than the callback, and has it after that.
+fn called_back_then_asked() -> Scenario {
+    let mut settle = calls_back();
+    let mut look = question(2, 1);
+    look.within = Millis(3 * TICK_MS);
+    let mut steps: Vec<SettleStep> = settle.steps.iter().map(|(_, it)| it.clone()).collect();
+    steps.push(SettleStep::LookUp(look));
+    settle.steps = Steps::new(steps).unwrap();
+    settle.capability.query = true;
+    let calls = vec![Call::new("Alice", 'a', 1).settle(settle)];
+    let about = "a callback is waited for in vain, then the upstream is asked";
+    Scenario::new("called back, then asked", about, calls)
+        .horizon(4)
+        .budget(Budget {
+            losses: 1,
+            questions: 1,
+            letters: 1,
+            ..Budget::default()
+        })
+}
+
+/// It does not deduplicate, and a person was wrong: two effects are possible, and have to be told.
+fn found_earlier() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(asked(2, 1)).grants(2)];
+    let about = "a question about the first attempt is answered while a second is under way";
+    Scenario::new("found earlier", about, calls)
+        .horizon(2)
+        .budget(Budget {
+            losses: 1,
+            lies: 1,
+            questions: 1,
+            ..Budget::default()
+        })
+}
+
+fn found_of_two() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(calls_back()).grants(2)];
+    let about = "a callback comes before the answers of two attempts";
+    Scenario::new("found of two", about, calls)
+        .horizon(2)
+        .budget(Budget {
+            timeouts: 1,
+            lies: 1,
+            letters: 1,
             ..Budget::default()
         })
 }

@@ -34,6 +34,9 @@ impl Step<'_> {
         let record = &self.before.records[usize::from(record)];
         let name = record.name;
         let scenario = self.steps.scenario;
+        if scenario.away {
+            return Ok(false);
+        }
         let last = record.operation.settling.of(step);
         let last = last.and_then(|known| known.last_asked);
         // On whichever machine: a pause passes between two questions.
@@ -50,8 +53,10 @@ impl Step<'_> {
             proxy,
             asked: self.before.now,
             admitted: record.operation.admitted,
+            tries: u8::try_from(self.before.tries.len()).unwrap(),
             form: form_of(&record.operation),
             seen: None,
+            saw: None,
         });
         self.say(|| format!("proxy {proxy} asks what became of {name}"));
         Ok(true)
@@ -82,7 +87,16 @@ impl Step<'_> {
                 Sight::Absent
             }
         };
-        self.world.questions[usize::from(index)].seen = Some(sight);
+        let mut effects = self.before.effects.iter().filter(|index| {
+            let attempt = &self.before.tries[usize::from(**index)];
+            attempt.name == question.name
+        });
+        let asked = &mut self.world.questions[usize::from(index)];
+        asked.seen = Some(sight);
+        asked.saw = match (effects.next(), effects.next()) {
+            (Some(only), None) if sight == Sight::Applied => Some(*only),
+            _ => None,
+        };
         self.say(|| format!("the upstream looks for {}: {sight:?}", question.name));
         Ok(true)
     }
@@ -142,7 +156,15 @@ impl Step<'_> {
             asked_at: moment(self.steps.scenario, question.proxy, question.asked),
         };
         self.say(|| format!("proxy {} learns: {seen:?}", question.proxy));
-        self.find(question.name, question.proxy, by, question.admitted, found)
+        let name = question.name;
+        let ended = |step: &Self| step.world.record(name).and_then(never::told_of);
+        let was = ended(self);
+        let happened = self.find(name, question.proxy, by, question.admitted, found)?;
+        let later = usize::from(question.tries) < self.world.tries.len();
+        if let (None, Some(_), true, Some(saw)) = (was, ended(self), later, question.saw) {
+            self.world.seen.found.push((name, saw, question.tries));
+        }
+        Ok(happened)
     }
 
     /// A callback comes in.
@@ -155,7 +177,6 @@ impl Step<'_> {
         };
         let by = Finder::Callback {
             definitive: letter.definitive,
-            tells_forms: false,
         };
         let record = self.before.record(letter.name);
         let admitted = record.map_or(0, |record| record.operation.admitted);

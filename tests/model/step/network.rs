@@ -261,7 +261,7 @@ impl Step<'_> {
         let Reply::Recorded(recorded) = reply else {
             panic!("a record was answered with {reply:?}");
         };
-        let state = recorded.state;
+        let (state, effect) = (recorded.state, recorded.effect);
         self.say(|| {
             let word = state.as_ref().map_or("not there", State::word);
             format!("{} is {word}", attempt.name)
@@ -279,12 +279,29 @@ impl Step<'_> {
         {
             self.refused_for_good(index);
         }
-        match (&state, proves) {
+        if proves {
+            never::answered(self.scenario(), &self.world, index, effect)?;
+            self.see_answered(index);
+        }
+        let undoing = self
+            .world
+            .record(attempt.name)
+            .is_some_and(|record| record.operation.settling.void.is_some());
+        match (&state, proves && !undoing) {
             (Some(State::Completed(_)), _) | (_, false) => Ok(true),
             (_, true) => Err(Violation(format!(
                 "{} was proved to be applied and is not COMPLETED",
                 attempt.name
             ))),
+        }
+    }
+
+    /// The witness counts the effects that were answered, where each is one of its own.
+    fn see_answered(&mut self, index: u8) {
+        let name = self.world.tries[usize::from(index)].name;
+        let known = self.world.seen.answered.contains(&index);
+        if !known && !never::deduplicates(self.scenario(), name) {
+            self.world.seen.answered.push(index);
         }
     }
 

@@ -6,6 +6,8 @@ use fencepost::protocol::command::{
 };
 use fencepost::protocol::operation::{Parked, State};
 use fencepost::protocol::plan::{self, Step as Planned};
+use fencepost::protocol::start::Start;
+use fencepost::protocol::steps::StepIndex;
 use fencepost::protocol::time::Millis;
 
 use super::super::never::{self, Violation};
@@ -144,6 +146,8 @@ impl Step<'_> {
         );
         match planned {
             Planned::Nothing | Planned::Await | Planned::Listen { .. } => Ok(false),
+            Planned::Start { step } if !lost => self.start_step(proxy, record, step),
+            Planned::Start { .. } => Ok(false),
             Planned::Ask { step, .. } if !lost => self.ask_upstream(proxy, record, step),
             Planned::Void { step, .. } if !lost => self.begin_undo(proxy, record, step),
             Planned::Ask { .. } | Planned::Void { .. } => Ok(false),
@@ -160,6 +164,27 @@ impl Step<'_> {
             Planned::Park(why) if !lost => self.park(proxy, record, why),
             Planned::CloseThenPlan { .. } | Planned::Park(_) => Ok(false),
         }
+    }
+
+    /// A step has its turn.
+    fn start_step(&mut self, proxy: u8, record: u8, step: StepIndex) -> Happened {
+        let steps = self.steps;
+        let name = self.before.records[usize::from(record)].name;
+        let start = Start {
+            key: steps.names.key(name),
+            step,
+            at: moment(steps.scenario, proxy, self.before.now),
+        };
+        let command = Command::Start(start);
+        apply(
+            &mut self.world,
+            steps.scenario,
+            &steps.names,
+            proxy,
+            &command,
+        );
+        self.say(|| format!("step {} of {name} has its turn", step.0));
+        Ok(self.world != *self.before)
     }
 
     fn close(&mut self, proxy: u8, record: u8) -> Happened {

@@ -28,6 +28,12 @@ const SETTLED: &str = "\
     eb0783d8c1a28c34c8df020101010001dd000000000000000000000000000000ef0787d8c1a28c34010ac12a\
     9b4d";
 
+const TURNS: &str = "\
+    83010701dd000000000000000000000000000000ee0786d8c1a28c3401dd0000000000000000000000000000\
+    00f10789d8c1a28c340201dd000000000000000000000000000000f00788d8c1a28c34010101f40302dd0000\
+    00000000000000000000000000eb0783d8c1a28c34dd000000000000000000000000000000ec0784d8c1a28c\
+    34";
+
 fn resend() -> SettleStep {
     SettleStep::SendAgain(ResendPolicy {
         attempts: 5,
@@ -96,6 +102,7 @@ fn all_of_it() -> Operation {
                 last_asked: Some(moment(9)),
                 samples: 2,
                 last_sample: Some(moment(8)),
+                turn: Quiet::default(),
                 said: Some(Said::NotKnown(NotKnown::Undecided(500))),
             },
             Progress {
@@ -192,6 +199,31 @@ fn a_reader_of_before_sends_nothing_that_may_be_undone_and_knows_every_word() {
     let operation = of_steps(vec![void()], undone(Provenance::Void, None), settling);
     let (_, state) = read_of_old(&operation);
     assert_eq!(state, undone(Provenance::LookUp, None));
+    let bytes = encode_operation(&operation);
+    assert_eq!(decode_operation(&bytes, key(), None), Ok(operation));
+}
+
+/// Since when a step has had its turn stands behind the rest of it.
+#[test]
+fn a_reader_of_before_leaves_turns_alone() {
+    let mut operation = all_of_it();
+    let progress = &mut operation.settling.steps[1];
+    progress.turn = Quiet::of([moment(3), moment(4)]);
+    let of_old = (progress.asked, progress.last_sample, progress.said);
+    let mut writer = Writer::default();
+    progress.put(&mut writer);
+    let bytes = writer.into_bytes();
+    assert_eq!(to_hex(&bytes), TURNS);
+    let read = Reader::new(&bytes).part(|reader| {
+        let asked: u32 = Field::take(reader)?;
+        let _first_asked: Option<Moment> = Field::take(reader)?;
+        let _last_asked: Option<Moment> = Field::take(reader)?;
+        let _samples: u32 = Field::take(reader)?;
+        let last_sample: Option<Moment> = Field::take(reader)?;
+        let said: Option<Said> = Field::take(reader)?;
+        Ok((asked, last_sample, said))
+    });
+    assert_eq!(read, Ok(of_old));
     let bytes = encode_operation(&operation);
     assert_eq!(decode_operation(&bytes, key(), None), Ok(operation));
 }

@@ -92,15 +92,17 @@ fn progress() -> impl Strategy<Value = Progress> {
         moments(),
         moments(),
         moments(),
+        quiet(),
         option::of(said),
     )
         .prop_map(
-            |((asked, samples), first_asked, last_asked, last_sample, said)| Progress {
+            |((asked, samples), first_asked, last_asked, last_sample, turn, said)| Progress {
                 asked,
                 first_asked,
                 last_asked,
                 samples,
                 last_sample,
+                turn,
                 said,
             },
         )

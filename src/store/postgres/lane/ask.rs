@@ -110,6 +110,7 @@ impl Ask {
             | Command::Voided(_) => true,
             // What was found can be found again; a callback that is not recorded is sent again.
             Command::Park(_)
+            | Command::Start(_)
             | Command::Find(_)
             | Command::Resolve(_)
             | Command::Steer(_)
@@ -141,6 +142,7 @@ pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
         | Reply::Recorded(_)
         | Reply::Resend(_)
         | Reply::Parked(_)
+        | Reply::Started(_)
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)
@@ -158,6 +160,7 @@ pub(super) fn begun(reply: &Reply) -> Option<AttemptId> {
         | Reply::Recorded(_)
         | Reply::Resend(_)
         | Reply::Parked(_)
+        | Reply::Started(_)
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)

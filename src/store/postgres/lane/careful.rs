@@ -363,6 +363,7 @@ fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
             Command::Admit(_)
             | Command::Record(_)
             | Command::Resend(_)
+            | Command::Start(_)
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
@@ -383,6 +384,7 @@ fn carried(command: &Command) -> Option<&OperationKey> {
         Command::BeginVoid(begin) => Some(&begin.key),
         Command::Admit(_)
         | Command::Record(_)
+        | Command::Start(_)
         | Command::Find(_)
         | Command::Voided(_)
         | Command::Steer(_)
@@ -411,6 +413,7 @@ pub(in crate::store::postgres) fn want(wants: &mut Wants, command: &Command) {
         Command::Record(record) => wants.operation(&record.key),
         Command::Resend(resend) => wants.request(&resend.key),
         Command::Park(park) => wants.operation(&park.key),
+        Command::Start(start) => wants.operation(&start.key),
         Command::Find(finding) => wants.operation(&finding.key),
         Command::BeginVoid(begin) => wants.request(&begin.key),
         Command::Voided(voided) => wants.operation(&voided.key),
