@@ -9,6 +9,7 @@ mod callbacks;
 mod found;
 mod nasty;
 mod requests;
+mod whatever;
 
 use std::net::SocketAddr;
 use std::path::Path;
