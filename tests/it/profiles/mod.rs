@@ -9,6 +9,7 @@ mod callbacks;
 mod found;
 mod nasty;
 mod requests;
+mod vendors;
 mod whatever;
 
 use std::net::SocketAddr;

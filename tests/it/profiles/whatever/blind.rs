@@ -5,7 +5,7 @@
 
 use super::judge::{Evidence, faults};
 use super::moods::page;
-use super::rows::{FENCED_ROW, GENERIC_ROW, Question, Row, STRIPE_ROW, TWILIO_ROW};
+use super::rows::{FENCED_ROW, GENERIC_ROW, Row, STRIPE_ROW, TWILIO_ROW};
 use super::*;
 use crate::support::script::{Script, json_answer};
 use crate::support::upstream::Keys;

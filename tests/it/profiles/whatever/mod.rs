@@ -10,6 +10,7 @@
 //! What it does not do: repeat a run exactly, for threads run as they like; hold anything for longer than a profile
 //! reckons with (`tests/model` shows what breaks then).
 
+mod answers;
 mod blind;
 mod judge;
 mod moods;
@@ -22,9 +23,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use answers::{Question, after};
 use judge::{Evidence, OPERATION, Operation, faults, is_at_its_end};
 use moods::mood;
-use rows::{Question, ROWS, Row};
+use rows::{ROWS, Row};
 
 use super::*;
 use crate::support::call::Answer;
@@ -88,7 +90,7 @@ impl<'a> Trial<'a> {
             let (undone, asked) = (Arc::clone(&undone), AtomicUsize::new(0));
             scene.upstream.when_asked(move |effects, head, body| {
                 if head.word(1).ends_with("/cancel") {
-                    let key = rows::after(body, r#""idempotency_key":""#).to_owned();
+                    let key = after(body, r#""idempotency_key":""#).to_owned();
                     undone.lock().unwrap().insert(key, Instant::now());
                 }
                 let astray = asked.fetch_add(1, Ordering::SeqCst) % 4 == 1;
