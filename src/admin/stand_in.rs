@@ -158,6 +158,7 @@ impl Tables {
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
+            | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Note(_) => found.and_then(resource_of),
             Command::Steer(steer) => Some(steer.resource.clone()),

@@ -5,6 +5,8 @@
 //!
 //! What it does not do: decide (`decide`).
 
+mod about;
+
 use std::sync::Arc;
 
 use super::fence::Fence;
@@ -18,6 +20,7 @@ use super::operation::{Completion, Effect, IdentityOrigin, Operation, Parked, St
 use super::outcome::{Answer, Evidence, Provenance, StoredRequest, Verdict};
 use super::policy::Policy;
 use super::rejection::Rejection;
+use super::take_up::{TakeUp, TakenUp};
 use super::time::{BootInstant, Millis, Moment};
 use super::view::{TwinNote, Unsettled};
 use super::void::{BeginVoid, VoidReply, Voided};
@@ -39,58 +42,14 @@ pub enum Command {
     BeginVoid(BeginVoid),
     /// What a request that undoes showed.
     Voided(Voided),
+    /// A person has it asked after again.
+    TakeUp(TakeUp),
     /// A person says how it ended.
     Resolve(Resolve),
     /// A person cancels, advances or reopens a resource.
     Steer(Steer),
     /// Something was decided that concerns an operation and leaves its record as it is.
     Note(Note),
-}
-
-impl Command {
-    /// May an attempt come of it, or an undo?
-    pub fn asks_for_attempt(&self) -> bool {
-        match self {
-            Self::Admit(_) | Self::Resend(_) | Self::BeginVoid(_) => true,
-            Self::Record(_)
-            | Self::Park(_)
-            | Self::Find(_)
-            | Self::Voided(_)
-            | Self::Resolve(_)
-            | Self::Steer(_)
-            | Self::Note(_) => false,
-        }
-    }
-
-    /// Does what is decided depend on the fence?
-    pub fn reads_fence(&self) -> bool {
-        match self {
-            Self::Admit(_) | Self::Resend(_) | Self::Park(_) | Self::Steer(_) => true,
-            Self::Record(_)
-            | Self::Find(_)
-            | Self::BeginVoid(_)
-            | Self::Voided(_)
-            | Self::Resolve(_)
-            | Self::Note(_) => false,
-        }
-    }
-
-    /// Whose operation it is about; `None` for one that is about a resource. An admission's is within
-    /// incarnation 0.
-    pub fn operation(&self) -> Option<&OperationKey> {
-        match self {
-            Self::Admit(admit) => Some(&admit.key),
-            Self::Record(record) => Some(&record.key),
-            Self::Resend(resend) => Some(&resend.key),
-            Self::Park(park) => Some(&park.key),
-            Self::Find(finding) => Some(&finding.key),
-            Self::BeginVoid(begin) => Some(&begin.key),
-            Self::Voided(voided) => Some(&voided.key),
-            Self::Resolve(resolve) => Some(&resolve.key),
-            Self::Note(note) => Some(&note.key),
-            Self::Steer(_) => None,
-        }
-    }
 }
 
 /// A caller's request for an effect.
@@ -184,16 +143,14 @@ pub struct Resend {
     pub at: Moment,
 }
 
-/// A person asks for a resend.
+/// A person asks for a resend, also where only a person may have one: after a cancel or an advance, beyond the
+/// number of resends, or without a fence that orders it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attended {
     /// Who.
     pub operator: String,
     /// Why; never empty.
     pub reason: String,
-    /// Also where only a person may have it sent again: after a cancel or an advance, beyond the number of
-    /// resends, or without a fence that orders it.
-    pub send: bool,
 }
 
 /// The reconciler has no step left.
@@ -347,6 +304,8 @@ pub enum Reply {
     Void(VoidReply),
     /// To `Voided`.
     Voided(Recorded),
+    /// To `TakeUp`.
+    TakenUp(TakenUp),
     /// To `Resolve`.
     Resolved(Resolved),
     /// To `Steer`.

@@ -47,6 +47,7 @@ pub mod share;
 mod steer;
 pub mod steps;
 mod supersede;
+pub mod take_up;
 pub mod time;
 mod undo;
 pub mod view;

@@ -114,6 +114,9 @@ fn first_able(
         None => Parked::NoStep,
     };
     for (index, step) in operation.settle.steps.iter() {
+        if is_only_asked(operation) && step.question().is_none() {
+            continue;
+        }
         let able = match step {
             SettleStep::SendAgain(_) => {
                 room_for_resend(operation, fence, lease, now).map(|_| Step::Resend {
@@ -150,11 +153,20 @@ fn within(operation: &Operation, window: Millis, now: &Moment) -> Option<Millis>
 }
 
 /// The same for questions, which may be asked too late without harm: of an attempt of another machine the own
-/// clock counts, from the own first sight of quiet, which the first question makes.
+/// clock counts, from the own first sight of quiet, which the first question makes. Where a person has it asked
+/// after again, from then on.
 fn asked_within(operation: &Operation, window: Millis, now: &Moment) -> Option<Millis> {
+    if let Some(taken_up) = &operation.settling.taken_up {
+        return left_of(window, taken_up.lasted(now).unwrap_or_default());
+    }
     let own = now.elapsed_within_boot(&window_began(operation));
     let age = own.or_else(|| operation.quiet().lasted(now));
     left_of(window, age.unwrap_or_default())
+}
+
+/// Has a person taken it up, to be asked after and not sent?
+fn is_only_asked(operation: &Operation) -> bool {
+    operation.settling.taken_up.is_some() && !broken(Rule::TakenUpIsOnlyAsked)
 }
 
 fn window_began(operation: &Operation) -> Moment {
@@ -181,6 +193,9 @@ fn until_asked(
     else {
         return rest_of(question.every.from, &operation.changed, now);
     };
+    if operation.settling.taken_up.is_some() && progress.asked == 0 {
+        return Millis::default();
+    }
     let pause = match progress.samples {
         0 => question.every.after(progress.asked),
         samples => question.every.after(samples),
@@ -220,6 +235,9 @@ pub fn room_for_void(
 ) -> Result<Millis, Parked> {
     let policy = operation.settle.steps.at(step).and_then(SettleStep::void);
     let policy = policy.ok_or(Parked::NoStep)?;
+    if is_only_asked(operation) {
+        return Err(Parked::of_undo(operation));
+    }
     let begun = operation.settling.void.as_ref().map_or(0, |it| it.begun);
     if begun >= policy.attempts {
         return Err(Parked::UndoUnclear);
@@ -275,6 +293,9 @@ pub fn room_for(
     };
     if operation.settling.void.is_some() && !broken(Rule::UndoIsTheLast) {
         return Err(Parked::UndoUnclear);
+    }
+    if !attended && is_only_asked(operation) {
+        return Err(Parked::NotToldInTime);
     }
     if !operation.request_kept {
         return Err(Parked::RequestNotKept);

@@ -39,6 +39,7 @@ use crate::protocol::finding::{Finding, Weighed};
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::StoredRequest;
+use crate::protocol::take_up::{TakeUp, TakenUp};
 use crate::protocol::time::Moment;
 use crate::protocol::view::{Living, Record as Found};
 use crate::protocol::void::{BeginVoid, VoidReply};
@@ -412,6 +413,14 @@ impl Register {
         let voided = receipt.as_shown(at);
         match self.backend.apply(Command::Voided(voided)).await? {
             Reply::Voided(recorded) => Ok(recorded),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// A person has it asked after again.
+    pub async fn take_up(&self, taking: TakeUp) -> Result<TakenUp, StoreError> {
+        match self.backend.apply(Command::TakeUp(taking)).await? {
+            Reply::TakenUp(taken) => Ok(taken),
             other => Err(mismatched(&other)),
         }
     }

@@ -44,6 +44,7 @@ enum Step {
         callback: Option<bool>,
     },
     BeginVoid(u8),
+    TakeUp(u8),
     /// Of the undos granted so far, one ends (perhaps again).
     Voided {
         attempt: prop::sample::Index,
@@ -111,6 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
             |(id, found, turn, callback)| Step::Find { id, found, turn, callback }
         ),
         2 => (0..4_u8).prop_map(Step::BeginVoid),
+        1 => (0..4_u8).prop_map(Step::TakeUp),
         1 => (any::<prop::sample::Index>(), 0..3_u8)
             .prop_map(|(attempt, end)| Step::Voided { attempt, end }),
         1 => (0..4_u8, 0..3_u8).prop_map(|(id, verdict)| Step::Resolve { id, verdict }),
@@ -184,6 +186,7 @@ impl Script {
                 attempt: self.attempt(),
                 ..s::begin_void(&key(*id), self.instance, at)
             })),
+            Step::TakeUp(id) => Some(Command::TakeUp(s::take_up(&key(*id), at))),
             Step::Voided { attempt, end } => self.voided(*attempt, *end, at),
             Step::Resolve { id, verdict } => {
                 let verdict = match verdict {
@@ -264,6 +267,7 @@ impl Script {
             | Reply::Found(_)
             | Reply::Void(_)
             | Reply::Voided(_)
+            | Reply::TakenUp(_)
             | Reply::Resolved(_)
             | Reply::Steered(_)
             | Reply::Noted(_) => return,
@@ -431,6 +435,7 @@ async fn run(steps: &[Step], tested: &mut Subject, memory: &mut Subject, script:
             | Step::Park(_)
             | Step::Find { .. }
             | Step::BeginVoid(_)
+            | Step::TakeUp(_)
             | Step::Voided { .. }
             | Step::Resolve { .. } => {
                 let Some(command) = script.command(step) else {

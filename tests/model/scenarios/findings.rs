@@ -23,6 +23,8 @@ pub(super) fn all() -> Vec<Scenario> {
         forgotten(),
         undo_and_ask(),
         undo_and_correct(),
+        replies_lost(),
+        undo_and_replies_lost(),
     ]
 }
 
@@ -197,6 +199,32 @@ fn undo_and_correct() -> Scenario {
         .horizon(4)
         .budget(Budget {
             losses: 1,
+            ..Budget::default()
+        })
+}
+
+fn replies_lost() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(asked(1, 2)).grants(2)];
+    let about = "the replies to what was found are lost, and it is brought in again, whenever";
+    Scenario::new("asked, replies lost", about, calls)
+        .horizon(5)
+        .budget(Budget {
+            losses: 1,
+            lost_replies: 1,
+            questions: 3,
+            ..Budget::default()
+        })
+}
+
+fn undo_and_replies_lost() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(undone(1, 2)).grants(2)];
+    let about = "nobody hears that an undo has begun, and it is asked for again, whenever";
+    Scenario::new("undone, replies lost", about, calls)
+        .horizon(6)
+        .budget(Budget {
+            losses: 1,
+            crashes: 1,
+            lost_replies: 2,
             ..Budget::default()
         })
 }

@@ -111,6 +111,7 @@ impl Ask {
             // What was found can be found again; a callback that is not recorded is sent again.
             Command::Park(_)
             | Command::Find(_)
+            | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Steer(_)
             | Command::Note(_) => false,
@@ -144,6 +145,7 @@ pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)
+        | Reply::TakenUp(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
         | Reply::Noted(_) => None,
@@ -161,6 +163,7 @@ pub(super) fn begun(reply: &Reply) -> Option<AttemptId> {
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)
+        | Reply::TakenUp(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
         | Reply::Noted(_) => granted(reply).map(|grant| grant.attempt),
