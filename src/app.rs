@@ -411,7 +411,8 @@ async fn bind_routers(
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
         let clock = dispatcher.clock.clone();
-        let health = Health::new(readiness, metrics, clock, parts.in_force.clone());
+        let (in_force, reconciler) = (parts.in_force.clone(), parts.reconciler.clone());
+        let health = Health::new(readiness, metrics, clock, in_force, Some(reconciler));
         routers.push((socket, health::router(health)));
     }
     Ok(routers)

@@ -23,6 +23,7 @@ use super::in_force::InForce;
 use super::views::PressingView;
 use crate::clock::{Clock, boottime};
 use crate::protocol::time::{BootInstant, Millis};
+use crate::reconcile::Reconciler;
 use crate::store::Register;
 use crate::store::about::Standing;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
@@ -54,6 +55,7 @@ pub struct Health {
     clock: Clock,
     in_force: InForce,
     counted: Arc<Mutex<Counted>>,
+    reconciler: Option<Reconciler>,
 }
 
 /// What was unsettled when the register was last asked, and when that was.
@@ -90,9 +92,16 @@ pub fn router(health: Health) -> Router {
 
 impl Health {
     /// `metrics`: what `/metrics` shows. `clock`: for the age of the oldest unsettled operation.
-    /// `in_force`: the config that `/readyz` names.
-    pub fn new(readiness: Readiness, metrics: Metrics, clock: Clock, in_force: InForce) -> Self {
+    /// `in_force`: the config that `/readyz` names. `reconciler`: who walks over all that is unsettled.
+    pub fn new(
+        readiness: Readiness,
+        metrics: Metrics,
+        clock: Clock,
+        in_force: InForce,
+        reconciler: Option<Reconciler>,
+    ) -> Self {
         Self {
+            reconciler,
             readiness,
             metrics,
             clock,
@@ -114,7 +123,9 @@ impl Health {
         let pressing = self.readiness.0.register.read().pressing();
         let told = timeout(COUNT_LIMIT, pressing).await;
         counted.pressing = if let Ok(Ok(pressing)) = told {
-            let view = PressingView::of(&pressing, &self.clock.now());
+            let (now, reconciler) = (self.clock.now(), self.reconciler.as_ref());
+            let walked = reconciler.and_then(|it| it.key_lifetime_left(&pressing, &now));
+            let view = PressingView::of(&pressing, walked, &now);
             let millis = |ms: Option<u64>| ms.map(Millis);
             let oldest = millis(view.oldest_ms);
             self.metrics.unsettled(&pressing.by_state, oldest);

@@ -166,6 +166,7 @@ fn foreseen(api: &Api, operation: &Operation, verdict: &Verdict) -> Result<Strin
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)
+        | Reply::TakenUp(_)
         | Reply::Steered(_)
         | Reply::Noted(_) => Err(Problem::broke_off("the operation")),
     }

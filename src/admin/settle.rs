@@ -1,8 +1,8 @@
 //! A person has an operation settled now: the steps are taken at once, or the stored bytes are sent again.
 //!
-//! What always holds: without `send` nothing is done that the reconciler would not do by itself, but for an
-//! operation that it has given up; with `send`, under the operator's name and a reason, what only a person
-//! may have sent again is. The rules decide either way, in the transaction that admits it.
+//! What always holds: without `send` nothing is done that the reconciler would not do by itself, but that what it
+//! has given up is asked after again, and only asked; with `send`, under the operator's name and a reason, what
+//! only a person may have sent again is. The rules decide either way, in the transaction that admits it.
 //!
 //! What it does not do: wait for the end of what it began; the operation's own log tells.
 
@@ -42,7 +42,7 @@ pub(super) async fn settle(
     let (upstream, id) = parts(path)?;
     let which = asked(query)?;
     let body = body.map_err(|refusal| unread(&refusal))?;
-    let attended = parse(&body, &operator)?;
+    let (attended, send) = parse(&body, &operator)?;
     let operation = operations::find(&api, &upstream, &id, &which).await?;
     let Some(reconciler) = api.reconciler.clone() else {
         return Err(Problem::conflict(
@@ -51,10 +51,10 @@ pub(super) async fn settle(
              on this register",
         ));
     };
-    let (key, send) = (operation.key, attended.send);
+    let key = operation.key;
     let attending = {
         let key = key.clone();
-        async move { reconciler.attend(&key, attended).await }
+        async move { reconciler.attend(&key, attended, send).await }
     };
     let attending = api.tasks.spawn(attending).await;
     let attending = attending.map_err(|_| Problem::broke_off("the operation"))??;
@@ -68,7 +68,8 @@ pub(super) async fn settle(
     told(&key, attending).map(Json)
 }
 
-fn parse(body: &[u8], operator: &str) -> Result<Attended, Problem> {
+/// Who asks and why, and whether it is to be sent.
+fn parse(body: &[u8], operator: &str) -> Result<(Attended, bool), Problem> {
     let asked: Asked = if body.is_empty() {
         Asked::default()
     } else {
@@ -87,11 +88,8 @@ fn parse(body: &[u8], operator: &str) -> Result<Attended, Problem> {
             ));
         }
     };
-    Ok(Attended {
-        operator: operator.to_owned(),
-        reason,
-        send: asked.send,
-    })
+    let operator = operator.to_owned();
+    Ok((Attended { operator, reason }, asked.send))
 }
 
 fn told(key: &OperationKey, attending: Attending) -> Result<SettlingView, Problem> {
@@ -128,6 +126,7 @@ fn refusal(attending: &Attending) -> Problem {
             "operation-in-flight",
             "an attempt is under way, or listens for its answer: wait until it ends, then look again",
         ),
+        Attending::NothingToAsk(why) => conflict("nothing-to-ask", nothing_to_ask(*why)),
         Attending::Forbidden(why) => conflict("not-sent-again", forbidden(*why)),
         Attending::HeldBack(why) => conflict("not-sent-again", format!("{why}; nothing was sent")),
         Attending::Unreachable(why) => conflict(
@@ -140,6 +139,15 @@ fn refusal(attending: &Attending) -> Problem {
         ),
         Attending::Draining => fixed("draining", "this instance is stopping; nothing was done"),
         Attending::Begun(_) | Attending::Sent(_) => fixed("settled", "it is under way"),
+    }
+}
+
+fn nothing_to_ask(why: Option<Parked>) -> String {
+    match why {
+        None => "none of its steps asks the upstream; a person may have it sent again, with `send` and a \
+                 `reason`. Nothing was sent"
+            .to_owned(),
+        Some(why) => format!("none of its steps asks the upstream, and {}", forbidden(why)),
     }
 }
 
@@ -174,14 +182,16 @@ mod tests {
 
     #[test]
     fn sending_again_needs_a_reason() {
-        let plain = parse(b"", "alice").unwrap();
-        assert!(!plain.send && plain.operator == "alice");
-        assert!(!parse(b"{}", "alice").unwrap().send);
+        let (plain, send) = parse(b"", "alice").unwrap();
+        assert!(!send && plain.operator == "alice");
+        let (_, send) = parse(b"{}", "alice").unwrap();
+        assert!(!send);
         let sent = parse(
             br#"{"send":true,"reason":" the bank has no trace "}"#,
             "alice",
         );
-        assert_eq!(sent.unwrap().reason, "the bank has no trace");
+        let (sent, send) = sent.unwrap();
+        assert!(send && sent.reason == "the bank has no trace");
         for bad in [
             r#"{"send":true}"#,
             r#"{"send":true,"reason":" "}"#,

@@ -159,6 +159,7 @@ impl Tables {
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
+            | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Note(_) => found.and_then(resource_of),
             Command::Steer(steer) => Some(steer.resource.clone()),
@@ -284,6 +285,19 @@ impl Backend for StandIn {
 
     fn in_doubt(&self, _after: u64, _limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
         self.ask(|_| vec![])
+    }
+
+    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+        self.ask(move |tables| {
+            let all = tables.operations.values();
+            let mut found: Vec<_> = all
+                .map(|(number, stored)| (*number, stored.operation.clone()))
+                .filter(|(number, it)| *number > after && it.state.is_unsettled())
+                .collect();
+            found.sort_by_key(|(number, _)| *number);
+            found.truncate(limit);
+            found
+        })
     }
 
     fn about(&self) -> Pending<'_, About> {

@@ -10,8 +10,8 @@ use axum::extract::State;
 use tokio::time::timeout;
 
 use super::api::{Api, READ_LIMIT};
-use super::views::{CountedView, RegisterView, StandingView, StatusView};
-use crate::reconcile::Reconciler;
+use super::views::{CountedView, PressingView, RegisterView, StandingView, StatusView};
+use crate::reconcile::{Reconciler, least_of_all};
 use crate::store::{OperationQuery, StoreError};
 use crate::telemetry::metrics::Metrics;
 
@@ -73,7 +73,14 @@ async fn counted(api: &Api) -> Result<CountedView, String> {
     let pressing = bounded(register.pressing()).await?;
     let page = bounded(register.operations(&last)).await?;
     let newest = page.operations.first();
-    Ok(CountedView::of(&summary, &pressing, newest, &api.looker()))
+    let looker = api.looker();
+    let walked = match &api.reconciler {
+        Some(reconciler) => reconciler.key_lifetime_left(&pressing, &looker.now),
+        // Nobody runs there who would have walked.
+        None => bounded(least_of_all(register, &looker.now)).await?,
+    };
+    let pressing = PressingView::of(&pressing, walked, &looker.now);
+    Ok(CountedView::of(&summary, &pressing, newest, &looker))
 }
 
 async fn bounded<T>(read: impl Future<Output = Result<T, StoreError>>) -> Result<T, String> {

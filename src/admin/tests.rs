@@ -70,7 +70,7 @@ pub(crate) async fn house(operators: Operators) -> House {
         metrics: None,
         tasks: TaskTracker::new(),
     };
-    let health = Health::new(readiness, Metrics::new(), clock.clone(), in_force());
+    let health = Health::new(readiness, Metrics::new(), clock.clone(), in_force(), None);
     House {
         stand_in,
         clock,

@@ -41,3 +41,43 @@
 //! upstream's own, or `504 outcome-uncertain`. The exceptions are the two above, and a proxy that is
 //! killed. A caller that hangs up before its request was decided has withdrawn it. When a stop comes to
 //! its end, a request that only waited for its predecessor gets `503 draining`: nothing was sent for it.
+//!
+//! # What the proxy says itself
+//!
+//! Refusals and faults of the proxy are `application/problem+json` (RFC 9457), marked `Fencepost-Source: proxy`. `type`
+//! is `urn:fencepost:problem:` and the name; `retry` says whether a repeat can help: `never`, `same-operation` (repeat
+//! the same request under the same identity), `after-settlement` (not before something else is settled).
+//!
+//! | problem | status | retry | | meaning |
+//! |---|---|---|---|---|
+//! | `idempotency-key-required` | 400 | never |  | the effect needs a key, and there is none |
+//! | `idempotency-key-malformed` | 400 | never |  | the key cannot be read, or is too long |
+//! | `fencing-token-malformed` | 400 | never |  | the token, or the sequence beside it, cannot be read |
+//! | `identity-missing` | 400 | never |  | something that the identity is made of is not in the request |
+//! | `insertion-refused` | 400 | never |  | key or reference cannot be put where the config wants them (see [`insertion`](super::insertion)) |
+//! | `stale-fencing-token` | 412 | never |  | somebody newer owns this work: stop |
+//! | `token-held-by-another` | 412 | never |  | the token belongs to another acquisition |
+//! | `generation-used` | 412 | never |  | this generation has done its one operation |
+//! | `sequence-regressed` | 412 | never |  | a higher sequence was admitted already |
+//! | `lease-not-current` | 412 | never |  | the effect needs a lease that is live, and known here to be |
+//! | `fencing-token-unknown` | 412 | after-settlement |  | the token cannot be placed: a later epoch, a jump, another source |
+//! | `fencing-token-required` | 428 | never |  | the effect needs a token, and there is none |
+//! | `idempotency-key-reused` | 422 | never |  | this identity was used with another request; `differs` names what is different |
+//! | `meaning-not-comparable` | 409 | never |  | this identity was used before the rule that compares requests changed |
+//! | `credential-required` | 403 | never |  | the operation was asked for with a credential: send yours |
+//! | `operation-in-flight` | 409 | same-operation | Retry-After | its attempt is under way |
+//! | `predecessor-unsettled` | 409 | same-operation | Retry-After | an older operation of the resource is not settled yet |
+//! | `predecessor-unsettled` | 409 | after-settlement |  | the older operation waits for a person |
+//! | `needs-attention` | 409 | after-settlement |  | a person must say how it ended |
+//! | `near-duplicate` | 409 | never |  | the same request is under way under another identity, which is named |
+//! | `resource-cancelled` | 410 | never |  | the resource was cancelled |
+//! | `answer-expired` | 410 | never |  | it ended, and only when and how is still known |
+//! | `outcome-uncertain` | 504 | same-operation | Retry-After | nobody knows yet; settling goes on. Or the effect's `uncertain_status` |
+//! | `upstream-unreachable` | 502 | same-operation |  | nothing was sent |
+//! | `store-unavailable` | 503 | same-operation | Retry-After | nothing was sent: the register cannot commit |
+//! | `draining` | 503 | same-operation | Retry-After | nothing was sent: this instance is stopping, or its config changed meanwhile |
+//! | `overloaded` | 503 | same-operation | Retry-After | nothing was sent: too much is under way |
+//! | `dispatch-expired` | 503 | same-operation | Retry-After | nothing was sent: it took too long until the first byte |
+//! | `body-too-large` | 413 | never |  | the content is larger than may be buffered |
+//! | `no-route` | 421 | never |  | no upstream is configured for this host and path, or they are not what they seem |
+//! | `operation-voided` | 409 | never | | stored and replayed like an answer: nobody knew how it ended, and it was undone. A new operation needs a new identity |

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | say how one ended, having looked at the upstream | `fencepost operations resolve UPSTREAM ID --verdict applied\|not-applied --reason WHY` |
 //! | the same of many | `fencepost operations resolve-all --upstream ID --verdict … --reason WHY`: it shows them, and what to type then |
-//! | have the settle steps taken now | `fencepost operations settle UPSTREAM ID` |
+//! | have the settle steps taken now; what waits for a person is asked after again, and not sent | `fencepost operations settle UPSTREAM ID` |
 //! | have the stored bytes sent once more | `… settle UPSTREAM ID --send --reason WHY` |
 //! | cut off whoever holds a resource | `fencepost resources advance NAME --reason WHY` |
 //! | let nothing out for it any more; and again | `fencepost resources cancel\|reopen NAME --reason WHY` |
@@ -31,6 +31,11 @@
 //! prints a `--selection`, and if other operations match by then, or the same ones have moved on, nothing is
 //! resolved. `NOT_APPLIED` keeps the operation's key, so that the upstream still catches a wrong one, as long as
 //! it remembers the key.
+//!
+//! `settle` of what waits for a person has the upstream asked again, where it has a step that asks: each question has
+//! its time and its samples anew, and the lag counts from when everything became quiet. Nothing is sent, and nothing
+//! undone; callers who repeat the request wait meanwhile. Where nothing is found it waits for a person again. Who had
+//! it asked, and why, stands in its log.
 //!
 //! `settle --send` sends again what would not be sent by itself: what a cancel or an advance cut off, what has used
 //! up its resends, what no fence orders. It makes one attempt, under the same key. Nobody can have sent again what
@@ -64,7 +69,9 @@
 //! `config/prometheus/alerts.yaml` holds rules for Prometheus: operations that wait for a person, contradictions, keys whose
 //! lifetime runs out, what is unsettled for long. `/readyz` tells the same numbers under `unsettled`, and none of them
 //! makes an instance unready. A scrape costs the same however much is unsettled: a register in PostgreSQL counts
-//! its 5000 oldest, and `fencepost_key_lifetime_left_seconds` is the least among the 256 oldest.
+//! its 5000 oldest. `fencepost_key_lifetime_left_seconds` is the least of all that is unsettled: where that is more than
+//! 256 operations, each instance walks over them, for at most a tenth of the time (with 100 000 about once in half a
+//! minute), so that the number may be a walk old.
 //!
 //! # Asking instead of waiting
 //!

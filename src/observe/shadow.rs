@@ -220,6 +220,7 @@ fn judged(view: &View, admit: &Admit) -> Option<(Changes, Admission)> {
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)
+        | Reply::TakenUp(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
         | Reply::Noted(_) => None,

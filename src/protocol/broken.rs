@@ -113,6 +113,7 @@ rules! {
     UndoNeedsQuiet: "an undo begins only so long after everything was quiet",
     UndoWithinLifetime: "an undo begins only while the upstream still knows the key",
     UndoIsTheLast: "once an undo has begun nothing else is sent under the key",
+    TakenUpIsOnlyAsked: "what a person has asked after again is not sent by itself",
     VoidedIsNotFree: "once an undo has begun the operation is not free to be tried again",
     VoidedIsFinal: "an undone operation is replayed, also to a corrected request",
     UndoneMayNotStand: "once an undo has begun, what was seen before it ended proves nothing",

@@ -21,6 +21,7 @@ use super::outcome::{Answer, Evidence, Provenance, StoredRequest, Verdict};
 use super::policy::Policy;
 use super::rejection::Rejection;
 use super::start::Start;
+use super::take_up::{TakeUp, TakenUp};
 use super::time::{BootInstant, Millis, Moment};
 use super::view::{TwinNote, Unsettled};
 use super::void::{BeginVoid, VoidReply, Voided};
@@ -44,6 +45,8 @@ pub enum Command {
     BeginVoid(BeginVoid),
     /// What a request that undoes showed.
     Voided(Voided),
+    /// A person has it asked after again.
+    TakeUp(TakeUp),
     /// A person says how it ended.
     Resolve(Resolve),
     /// A person cancels, advances or reopens a resource.
@@ -143,16 +146,14 @@ pub struct Resend {
     pub at: Moment,
 }
 
-/// A person asks for a resend.
+/// A person asks for a resend, also where only a person may have one: after a cancel or an advance, beyond the
+/// number of resends, or without a fence that orders it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attended {
     /// Who.
     pub operator: String,
     /// Why; never empty.
     pub reason: String,
-    /// Also where only a person may have it sent again: after a cancel or an advance, beyond the number of
-    /// resends, or without a fence that orders it.
-    pub send: bool,
 }
 
 /// The reconciler has no step left.
@@ -308,6 +309,8 @@ pub enum Reply {
     Void(VoidReply),
     /// To `Voided`.
     Voided(Recorded),
+    /// To `TakeUp`.
+    TakenUp(TakenUp),
     /// To `Resolve`.
     Resolved(Resolved),
     /// To `Steer`.

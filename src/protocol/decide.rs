@@ -21,6 +21,7 @@ use super::outcome::{AnswerClass, Evidence, Provenance, Verdict};
 use super::plan::{self, Licence};
 use super::start;
 use super::steer;
+use super::take_up;
 use super::time::Moment;
 use super::undo;
 use super::view::{Record, View};
@@ -37,6 +38,7 @@ pub fn decide(view: &View, command: &Command) -> Decision {
         Command::Find(finding) => weigh::find(view, finding),
         Command::BeginVoid(begin) => undo::begin(view, begin),
         Command::Voided(voided) => undo::ended(view, voided),
+        Command::TakeUp(taking) => take_up::take_up(view, taking),
         Command::Resolve(resolve) => self::resolve(view, resolve),
         Command::Steer(steer) => steer::steer(view, steer),
         Command::Note(note) => self::note(view, note),
@@ -216,16 +218,14 @@ fn may_need(resend: &Resend, state: &State) -> bool {
 
 fn licence(resend: &Resend) -> Licence {
     match &resend.attended {
-        Some(attended) if attended.send => Licence::Person,
-        Some(_) | None => Licence::None,
+        Some(_) => Licence::Person,
+        None => Licence::None,
     }
 }
 
 fn sending_again(resend: &Resend, resends: u32) -> String {
     let asked = match &resend.attended {
-        Some(Attended {
-            operator, reason, ..
-        }) => format!(", as {operator} asked: {reason}"),
+        Some(Attended { operator, reason }) => format!(", as {operator} asked: {reason}"),
         None => String::new(),
     };
     format!("sending the stored bytes again under the same key (resend {resends}){asked}")
@@ -265,6 +265,7 @@ fn park(view: &View, park: &Park) -> Decision {
     let mut operation = before.clone();
     close_dead_attempts(&mut operation, view, &park.at);
     operation.state = State::NeedsAttention(park.why);
+    operation.settling.taken_up = None;
     operation.changed = park.at;
     let text = format!("needs a person: {}", park.why.reason());
     let event = line(&operation, park.at, None, text);

@@ -48,6 +48,7 @@ pub mod start;
 mod steer;
 pub mod steps;
 mod supersede;
+pub mod take_up;
 pub mod time;
 mod undo;
 pub mod view;

@@ -126,6 +126,9 @@ fn first_able(
         None => Parked::NoStep,
     };
     for (index, step) in operation.settle.steps.iter() {
+        if is_only_asked(operation) && step.question().is_none() {
+            continue;
+        }
         let able = match step {
             SettleStep::SendAgain(_) => {
                 room_for_resend(operation, fence, lease, now).map(|_| Step::Resend {
@@ -191,6 +194,11 @@ fn listened_since(operation: &Operation, step: StepIndex) -> Option<Moment> {
     progress.and_then(|known| known.turn.sights().first().copied())
 }
 
+/// Has a person taken it up, to be asked after and not sent?
+fn is_only_asked(operation: &Operation) -> bool {
+    operation.settling.taken_up.is_some() && !broken(Rule::TakenUpIsOnlyAsked)
+}
+
 fn newest_attempt(operation: &Operation) -> Moment {
     let newest = operation.attempts.last();
     newest.map_or(operation.first_seen, |attempt| attempt.at)
@@ -215,6 +223,9 @@ fn until_asked(
     else {
         return rest_of(question.every.from, &operation.changed, now);
     };
+    if operation.settling.taken_up.is_some() && progress.asked == 0 {
+        return Millis::default();
+    }
     let pause = match progress.samples {
         0 => question.every.after(progress.asked),
         samples => question.every.after(samples),
@@ -254,6 +265,9 @@ pub fn room_for_void(
 ) -> Result<Millis, Parked> {
     let policy = operation.settle.steps.at(step).and_then(SettleStep::void);
     let policy = policy.ok_or(Parked::NoStep)?;
+    if is_only_asked(operation) {
+        return Err(Parked::of_undo(operation));
+    }
     let begun = operation.settling.void.as_ref().map_or(0, |it| it.begun);
     if begun >= policy.attempts {
         return Err(Parked::UndoUnclear);
@@ -309,6 +323,9 @@ pub fn room_for(
     };
     if operation.settling.void.is_some() && !broken(Rule::UndoIsTheLast) {
         return Err(Parked::UndoUnclear);
+    }
+    if !attended && is_only_asked(operation) {
+        return Err(Parked::NotToldInTime);
     }
     if !operation.request_kept {
         return Err(Parked::RequestNotKept);

@@ -26,6 +26,9 @@ pub struct Settling {
     pub steps: Vec<Progress>,
     /// The undo that has begun, if one has. From then on nothing is sent under the key but it.
     pub void: Option<Void>,
+    /// Since when a person has had it asked after again, as each machine saw it first; `None`: nobody has, or it
+    /// was given up again, or sent. Meanwhile nothing is sent by itself.
+    pub taken_up: Option<Quiet>,
 }
 
 /// Since when everything is quiet, as each machine saw it first. Empty: something may still be on its way, or
@@ -127,6 +130,7 @@ impl Settling {
 
     /// A resend may act: what was seen or sampled before says nothing of it.
     pub(super) fn attempt_begins(&mut self) {
+        self.taken_up = None;
         if broken(Rule::AttemptEndsQuiet) {
             return;
         }

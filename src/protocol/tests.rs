@@ -19,6 +19,7 @@ use super::policy::*;
 use super::rejection::{Expired, Rejection, UnknownToken};
 use super::start::Start;
 use super::steps::*;
+use super::take_up::*;
 use super::time::*;
 use super::view::{Living, Record as Standing, TwinNote, Unsettled, View};
 use super::void::*;
@@ -102,6 +103,7 @@ impl World {
             | Command::Find(Finding { key, .. })
             | Command::BeginVoid(BeginVoid { key, .. })
             | Command::Voided(Voided { key, .. })
+            | Command::TakeUp(TakeUp { key, .. })
             | Command::Resolve(Resolve { key, .. })
             | Command::Note(Note { key, .. }) => {
                 let resource = self.operations.get(key).and_then(|op| {
@@ -239,8 +241,8 @@ impl World {
         }
     }
 
-    /// As a person asks; `send`: also where only a person may.
-    fn attend(&mut self, key: &OperationKey, send: bool) -> ResendReply {
+    /// As a person asks.
+    fn attend(&mut self, key: &OperationKey) -> ResendReply {
         let resend = Resend {
             key: key.clone(),
             attempt: self.attempt(),
@@ -249,12 +251,24 @@ impl World {
             attended: Some(Attended {
                 operator: "alice".to_owned(),
                 reason: "the bank has no trace of it".to_owned(),
-                send,
             }),
             at: self.now(),
         };
         match self.apply(&Command::Resend(resend)) {
             Reply::Resend(reply) => reply,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn take_up(&mut self, key: &OperationKey) -> TakenUp {
+        let taking = TakeUp {
+            key: key.clone(),
+            operator: "alice".to_owned(),
+            reason: "the bank is back".to_owned(),
+            at: self.now(),
+        };
+        match self.apply(&Command::TakeUp(taking)) {
+            Reply::TakenUp(reply) => reply,
             other => panic!("{other:?}"),
         }
     }
@@ -536,5 +550,6 @@ mod settling;
 mod share;
 mod steering;
 mod table;
+mod take_up;
 mod tokens;
 mod undoing;

@@ -32,7 +32,9 @@ pub(super) fn begin(view: &View, begin: &BeginVoid) -> Decision {
         }
     }
     let live = before.has_live_attempt(&view.living, &begin.at);
-    if live || before.lists(begin.attempt) {
+    // A request for an undo that is written twice begins one.
+    let repeated = before.lists(begin.attempt) && !broken(Rule::RepeatedWriteGrantsOnce);
+    if live || repeated {
         return say(VoidReply::NotNow);
     }
     let room = match plan::room_for_void(before, begin.step, &begin.at) {

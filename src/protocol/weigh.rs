@@ -158,6 +158,9 @@ impl Scale<'_> {
             return;
         }
         self.operation.changed = self.finding.at;
+        if let Some(taken_up) = &mut self.operation.settling.taken_up {
+            taken_up.see(self.finding.at);
+        }
         if let Some(progress) = self.operation.settling.of_mut(step) {
             progress.asked = progress.asked.saturating_add(1);
             progress.first_asked.get_or_insert(asked_at);

@@ -181,6 +181,10 @@ impl Backend for Interrupted {
         self.inner.in_doubt(after, limit)
     }
 
+    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+        self.inner.unsettled(after, limit)
+    }
+
     fn summary(&self) -> Pending<'_, Summary> {
         self.inner.summary()
     }

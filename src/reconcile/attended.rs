@@ -1,17 +1,19 @@
 //! A person asks that an operation be settled now.
 //!
-//! What always holds: what it begins is admitted in a transaction of its own, like every attempt, and what
-//! it sends are the stored bytes, under the same key, by the way that the config in force knows; a late
-//! listener is closed before. Where nothing can be sent, nothing is changed.
+//! What always holds: nothing is sent unless he says so: what waits for a person is asked after again, durably and
+//! in his name. What is sent is admitted in a transaction of its own, like every attempt, and is the stored bytes,
+//! under the same key, by the way that the config in force knows; a late listener is closed before. Where nothing
+//! can be asked or sent, nothing is changed.
 //!
 //! What it does not do: wait for an upstream that is away; the person can ask again.
 
 use super::Reconciler;
 use super::steps::{OTHERWISE, is_sent_otherwise};
-use crate::protocol::command::{Attended, Note, Resend};
+use crate::protocol::command::{Attended, Resend};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Operation, Parked, State};
 use crate::protocol::outcome::Unsent;
+use crate::protocol::take_up::{TakeUp, TakenUp};
 use crate::store::{Resent, StoreError};
 use crate::telemetry::errors::chain;
 
@@ -26,6 +28,8 @@ pub enum Attending {
     NotNow,
     /// It needs none; `None`: there is no such operation.
     Settled(Option<State>),
+    /// None of its steps asks, and the rules forbid to send it unattended; `None`: they do not.
+    NothingToAsk(Option<Parked>),
     /// The rules forbid it.
     Forbidden(Parked),
     /// The config in force would send something else.
@@ -39,12 +43,13 @@ pub enum Attending {
 }
 
 impl Reconciler {
-    /// Takes the steps of an operation now. One that waits for a person, or that a person wants sent again,
-    /// gets one attempt, if the rules allow it.
+    /// Takes the steps of an operation now; one that waits for a person is only asked after. One that a person
+    /// wants sent again gets one attempt, if the rules allow it.
     pub async fn attend(
         &self,
         key: &OperationKey,
         attended: Attended,
+        send: bool,
     ) -> Result<Attending, StoreError> {
         if self.dispatcher.supervisor.is_draining() {
             return Ok(Attending::Draining);
@@ -60,20 +65,24 @@ impl Reconciler {
         if !register.read().may_settle(&operation) {
             return Ok(Attending::Elsewhere);
         }
-        if attended.send || matches!(operation.state, State::NeedsAttention(_)) {
+        if send {
             return self.send_for(&operation, attended).await;
         }
-        let Attended {
-            operator, reason, ..
-        } = attended;
-        let note = Note {
+        let Attended { operator, reason } = attended;
+        let taking = TakeUp {
             key: key.clone(),
-            text: format!("{operator} had it settled at once: {reason}"),
+            operator,
+            reason,
             at: self.dispatcher.clock.now(),
         };
-        register.note(note).await?;
-        self.wake(key);
-        Ok(Attending::Begun(operation.state))
+        Ok(match register.take_up(taking).await? {
+            TakenUp::Begun(state) => {
+                self.wake(key);
+                Attending::Begun(state)
+            }
+            TakenUp::Settled(state) => Attending::Settled(state),
+            TakenUp::NothingToAsk(why) => Attending::NothingToAsk(why),
+        })
     }
 
     async fn send_for(

@@ -15,11 +15,13 @@ mod asking;
 mod attended;
 mod breaker;
 pub mod callback;
+mod keys;
 pub mod standing;
 mod steps;
 mod undoing;
 
 pub use attended::Attending;
+pub use keys::least_of_all;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,6 +73,7 @@ pub struct Reconciler {
     of_resource: Arc<DashMap<(UpstreamId, ResourceName), usize>>,
     later: Arc<Semaphore>,
     watches: Arc<DashMap<Option<UpstreamId>, Arc<Watch>>>,
+    keys: Arc<keys::Keys>,
     /// Upstreams that are passed over; `None`: those that the config no longer has.
     passing: Arc<Mutex<HashSet<Option<UpstreamId>>>>,
 }
@@ -97,6 +100,7 @@ impl Reconciler {
             of_resource: Arc::default(),
             later: Arc::new(Semaphore::new(WOKEN_LATER)),
             watches: Arc::default(),
+            keys: Arc::default(),
             passing: Arc::default(),
         }
     }
@@ -177,6 +181,13 @@ impl Reconciler {
     pub fn start(&self) {
         let gateways = self.gateways.now();
         let known = gateways.iter().map(|gateway| Some(&gateway.config.id));
+        // The first of them for good.
+        let is_first = self.passing().is_empty();
+        if is_first {
+            let reconciler = self.clone();
+            let walks = async move { reconciler.walk_keys().await };
+            self.dispatcher.supervisor.background(walks);
+        }
         for upstream in known.chain([None]) {
             let upstream = upstream.cloned();
             if self.passing().insert(upstream.clone()) {

@@ -66,6 +66,10 @@ pub(super) fn view<R: Rows>(
         Command::Voided(voided) => {
             view.record = operation(rows, &voided.key)?;
         }
+        Command::TakeUp(taking) => {
+            view.record = operation(rows, &taking.key)?;
+            view.fence = fence_of(rows, view.record.as_ref())?;
+        }
         Command::Resolve(resolve) => {
             view.record = operation(rows, &resolve.key)?;
         }

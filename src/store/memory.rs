@@ -281,6 +281,18 @@ impl Backend for MemoryBackend {
         })
     }
 
+    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let behind = tables.operations.range(after.saturating_add(1)..);
+            Ok(behind
+                .filter(|(_, operation)| operation.state.is_unsettled())
+                .take(limit)
+                .map(|(sequence, operation)| (*sequence, operation.clone()))
+                .collect())
+        })
+    }
+
     fn summary(&self) -> Pending<'_, Summary> {
         Box::pin(async move {
             let tables = self.tables();

@@ -24,6 +24,7 @@ mod recent;
 mod remember;
 pub mod seal;
 pub mod sqlite;
+mod summary;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -39,6 +40,7 @@ use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::start::Start;
+use crate::protocol::take_up::{TakeUp, TakenUp};
 use crate::protocol::time::Moment;
 use crate::protocol::view::{Living, Record as Found};
 use crate::protocol::void::{BeginVoid, VoidReply};
@@ -47,6 +49,8 @@ use about::{About, Standing};
 pub use permit::Voiding;
 use permit::{Permit, Receipt, VoidPermit, VoidReceipt};
 pub use remember::{Purged, Remember};
+pub use summary::{COUNTED, LOOKED_AT, Pressing, Summary};
+use summary::{STATE_WORDS, unsettled_of};
 
 /// A fault of the register. Refusals are not faults; they are replies.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,6 +127,10 @@ pub trait Backend: Send + Sync + 'static {
     /// pass of the reconciler reads. Those that wait for a person are not among them.
     fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>>;
 
+    /// Unsettled operations in order of record, after a cursor, at most `limit`: whoever's they are to settle, and
+    /// also those that wait for a person.
+    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>>;
+
     /// Counts by state, and the oldest unsettled operation.
     fn summary(&self) -> Pending<'_, Summary>;
 
@@ -130,7 +138,7 @@ pub trait Backend: Send + Sync + 'static {
     /// much it is.
     fn pressing(&self) -> Pending<'_, Pressing> {
         Box::pin(async {
-            let oldest = self.in_doubt(0, LOOKED_AT).await?;
+            let oldest = self.unsettled(0, LOOKED_AT).await?;
             Ok(Pressing {
                 by_state: unsettled_of(&self.summary().await?.by_state),
                 oldest: oldest.into_iter().map(|(_, operation)| operation).collect(),
@@ -271,49 +279,6 @@ pub struct OperationPage {
     /// Where the next page begins; `None` at the end.
     pub next: Option<u64>,
 }
-
-/// The register at a glance.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// How many operations stand in each state, by the contract's word; states without any are
-    /// absent.
-    pub by_state: Vec<(&'static str, u64)>,
-    /// When the oldest unsettled operation was first seen.
-    pub oldest_unsettled: Option<Moment>,
-    /// The epoch in force.
-    pub epoch: u64,
-}
-
-/// What is unsettled, at a glance.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pressing {
-    /// How many operations stand in each unsettled state, by the contract's word; states without any are
-    /// absent. Where more than [`COUNTED`] are unsettled, of so many of the oldest at least.
-    pub by_state: Vec<(&'static str, u64)>,
-    /// The oldest ones by order of record, at most [`LOOKED_AT`].
-    pub oldest: Vec<Operation>,
-}
-
-/// So many of the oldest unsettled operations are looked at one by one.
-pub const LOOKED_AT: usize = 256;
-
-/// Up to so many unsettled operations are counted wherever a register has to look at each to count it.
-pub const COUNTED: u32 = 5_000;
-
-/// The unsettled states of a count.
-fn unsettled_of(by_state: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
-    let is_unsettled = |it: &&(&'static str, u64)| !matches!(it.0, "NOT_APPLIED" | "COMPLETED");
-    by_state.iter().filter(is_unsettled).copied().collect()
-}
-
-/// The states by the contract's words, in the order of an operation's life.
-const STATE_WORDS: [&str; 5] = [
-    "INTENDED",
-    "UNCERTAIN",
-    "NEEDS_ATTENTION",
-    "NOT_APPLIED",
-    "COMPLETED",
-];
 
 /// The register, as the rooms above see it.
 #[derive(Clone)]
@@ -457,6 +422,14 @@ impl Register {
         let voided = receipt.as_shown(at);
         match self.backend.apply(Command::Voided(voided)).await? {
             Reply::Voided(recorded) => Ok(recorded),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// A person has it asked after again.
+    pub async fn take_up(&self, taking: TakeUp) -> Result<TakenUp, StoreError> {
+        match self.backend.apply(Command::TakeUp(taking)).await? {
+            Reply::TakenUp(taken) => Ok(taken),
             other => Err(mismatched(&other)),
         }
     }

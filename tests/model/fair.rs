@@ -107,18 +107,21 @@ fn by_itself(world: &World) -> Vec<Action> {
     }
     for (question, it) in (0..).zip(&world.questions) {
         actions.push(match it.seen {
-            Some(_) => Action::Learn(question),
+            Some(_) => Action::Learn {
+                question,
+                lost: false,
+            },
             None => Action::Look {
                 question,
                 how: Looking::Shown,
             },
         });
     }
-    actions.extend(
-        (0..)
-            .zip(&world.letters)
-            .map(|(it, _)| Action::CallBack(it)),
-    );
+    let letters = (0..).zip(&world.letters);
+    actions.extend(letters.map(|(letter, _)| Action::CallBack {
+        letter,
+        lost: false,
+    }));
     for (undo, it) in (0..).zip(&world.undos) {
         match it.packet {
             Packet::Unsent => actions.extend([Action::SendUndo(undo), Action::GiveUpUndo(undo)]),

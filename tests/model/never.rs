@@ -16,7 +16,7 @@ use super::scenario::{Call, Scenario, TICK_MS};
 use super::world::{CallerState, Name, Proof, Record, Task, Told, Try, World};
 
 pub use answers::ruled;
-pub use grants::{admitted, resent, undoing};
+pub use grants::{admitted, resent, undoing, undoing_twice};
 
 /// What happened though it must never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]

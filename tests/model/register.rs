@@ -23,6 +23,7 @@ use fencepost::protocol::lease::{LeaseFacts, LiveLease};
 use fencepost::protocol::operation::{AttemptEnd, IdentityOrigin, Operation, State};
 use fencepost::protocol::outcome::{Answer, StoredRequest, Verdict};
 use fencepost::protocol::start::Start;
+use fencepost::protocol::take_up::TakeUp;
 use fencepost::protocol::time::{BootId, BootInstant, Moment};
 use fencepost::protocol::view::{Living, Record as Found, TwinNote, Unsettled, View};
 use fencepost::protocol::void::{BeginVoid, Voided};
@@ -238,7 +239,9 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
         | Command::Note(NoteCommand { key, .. }) => {
             view.record = operation(world, Name::of(key));
         }
-        Command::Resend(Resend { key, .. }) | Command::Park(Park { key, .. }) => {
+        Command::Resend(Resend { key, .. })
+        | Command::Park(Park { key, .. })
+        | Command::TakeUp(TakeUp { key, .. }) => {
             let record = world.record(Name::of(key));
             view.record = operation(world, Name::of(key));
             view.fence = record

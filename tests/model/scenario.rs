@@ -148,6 +148,10 @@ pub struct Budget {
     pub odd: u8,
     /// A commit whose reply is lost; its write is repeated later.
     pub lost_replies: u8,
+    /// A person has what was given up asked after again.
+    pub take_ups: u8,
+    /// A person has something sent again.
+    pub sends: u8,
     /// A person's verdict that is right.
     pub verdicts: u8,
     /// A person's verdict that is wrong or too early.

@@ -5,6 +5,7 @@ mod findings;
 mod keyless;
 mod observed;
 mod order;
+mod people;
 mod promise;
 mod tokens;
 
@@ -18,6 +19,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(keyless::all());
     all.extend(observed::all());
     all.extend(findings::all());
+    all.extend(people::all());
     all
 }
 

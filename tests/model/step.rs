@@ -19,6 +19,7 @@ pub use finding::Looking;
 mod asking;
 mod finding;
 mod network;
+mod people;
 mod settling;
 
 /// One thing that can happen.
@@ -68,14 +69,18 @@ pub enum Action {
     StalePark { proxy: u8, record: u8 },
     /// A person speaks.
     Say { record: u8, verdict: Said },
+    /// A person has an operation asked after again.
+    TakeUp { proxy: u8, record: u8 },
+    /// A person has an operation sent again.
+    SendFor { proxy: u8, record: u8, lost: bool },
     /// A person steers the resource.
     Steer(fencepost::protocol::command::Steering),
     /// A question arrives at the upstream.
     Look { question: u8, how: Looking },
-    /// Its answer arrives.
-    Learn(u8),
-    /// A callback comes in.
-    CallBack(u8),
+    /// Its answer arrives; the reply to what is recorded of it is lost if `lost`.
+    Learn { question: u8, lost: bool },
+    /// A callback comes in; it comes again if nobody says that it was recorded.
+    CallBack { letter: u8, lost: bool },
     /// An undo leaves, or would have.
     SendUndo(u8),
     /// Nothing of it was sent.
@@ -170,6 +175,7 @@ impl<'a> Steps<'a> {
             self.of_try(world, index, attempt.task, attempt.packet, &mut found);
         }
         self.of_the_register(world, &mut found);
+        of_people(world, &mut found);
         of_findings(world, &mut found);
         found.extend(
             (0..)
@@ -329,6 +335,38 @@ impl<'a> Steps<'a> {
     }
 }
 
+fn of_people(world: &World, found: &mut Vec<Action>) {
+    let left = &world.left;
+    for (record, it) in (0..).zip(&world.records) {
+        if !it.operation.state.is_unsettled() {
+            continue;
+        }
+        let proxy = settler(world, record);
+        if left.take_ups > 0 {
+            found.push(Action::TakeUp { proxy, record });
+        }
+        let send = |lost| Action::SendFor {
+            proxy,
+            record,
+            lost,
+        };
+        if left.sends > 0 {
+            found.push(send(false));
+            if left.lost_replies > 0 {
+                found.push(send(true));
+            }
+        }
+    }
+}
+
+fn of_learning(world: &World, found: &mut Vec<Action>, question: u8) {
+    let learn = |lost| Action::Learn { question, lost };
+    found.push(learn(false));
+    if world.left.lost_replies > 0 {
+        found.push(learn(true));
+    }
+}
+
 /// Which proxy settles a record: the one of its last attempt if it lives, else the last that does. Every proxy
 /// may; whoever is taken for dead only by the others sees its own attempts go on, as they do.
 fn settler(world: &World, record: u8) -> u8 {
@@ -351,7 +389,7 @@ fn may_ask(world: &World, record: u8) -> bool {
 fn of_findings(world: &World, found: &mut Vec<Action>) {
     for (question, it) in (0..).zip(&world.questions) {
         if it.seen.is_some() {
-            found.push(Action::Learn(question));
+            of_learning(world, &mut *found, question);
             continue;
         }
         let look = |how| Action::Look { question, how };
@@ -360,11 +398,15 @@ fn of_findings(world: &World, found: &mut Vec<Action>) {
             found.push(look(Looking::Unclear));
         }
     }
-    found.extend(
-        (0..)
-            .zip(&world.letters)
-            .map(|(it, _)| Action::CallBack(it)),
-    );
+    for (letter, _) in (0..).zip(&world.letters) {
+        found.push(Action::CallBack {
+            letter,
+            lost: false,
+        });
+        if world.left.lost_replies > 0 {
+            found.push(Action::CallBack { letter, lost: true });
+        }
+    }
     for (undo, it) in (0..).zip(&world.undos) {
         match it.packet {
             Packet::Unsent => found.extend([Action::SendUndo(undo), Action::GiveUpUndo(undo)]),
@@ -444,10 +486,16 @@ impl Step<'_> {
             Action::StaleUndo { proxy, record } => self.undo_by_old_plan(proxy, record),
             Action::StalePark { proxy, record } => self.park(proxy, record, Parked::NoStep),
             Action::Say { record, verdict } => self.speak(record, verdict),
+            Action::TakeUp { proxy, record } => self.take_up(proxy, record),
+            Action::SendFor {
+                proxy,
+                record,
+                lost,
+            } => self.send_for(proxy, record, lost),
             Action::Steer(how) => self.steer(how),
             Action::Look { question, how } => self.look(question, how),
-            Action::Learn(question) => self.learn(question),
-            Action::CallBack(letter) => self.call_back(letter),
+            Action::Learn { question, lost } => self.learn(question, lost),
+            Action::CallBack { letter, lost } => self.call_back(letter, lost),
             Action::SendUndo(undo) => self.send_undo(undo),
             Action::GiveUpUndo(undo) => self.give_up_undo(undo),
             Action::DeliverUndo(undo) => self.deliver_undo(undo),

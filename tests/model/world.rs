@@ -184,6 +184,12 @@ pub struct Letter {
 pub struct Undo {
     pub name: Name,
     pub instance: Instance,
+    /// Undos of one instance are numbered; a repeated write has the number of the first.
+    pub number: u8,
+    /// By which step.
+    pub step: u8,
+    /// Tick of its request.
+    pub at: u8,
     pub round: u8,
     pub dispatch_by: u32,
     pub packet: Packet,
@@ -235,9 +241,17 @@ pub enum Repeat {
     /// The admission of a call, under the attempt of this try.
     Admit { attempt: u8 },
     /// The resend of this try.
-    Resend { attempt: u8 },
+    Resend { attempt: u8, attended: bool },
     /// What a try showed.
     Record { attempt: u8, shown: Shown },
+    /// What was found by a question, at that tick.
+    Find {
+        question: Question,
+        instance: Instance,
+        at: u8,
+    },
+    /// The beginning of this undo.
+    Void { undo: u8 },
 }
 
 /// What an attempt showed, in short.
@@ -287,6 +301,8 @@ pub struct Seen {
     /// Operations that were found to be applied by the effect of that attempt, and how many attempts there were
     /// when they were asked after; where there are more by now.
     pub found: Vec<(Name, u8, u8)>,
+    /// Operations that a person had asked after again, and nobody sent or gave up since.
+    pub taken_up: Vec<Name>,
 }
 
 impl World {

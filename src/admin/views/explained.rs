@@ -115,6 +115,14 @@ impl BlockerView {
                 let because = "its attempt is under way".to_owned();
                 (because, format!("it ends by itself, until {until}"), None)
             }
+            (State::NeedsAttention(why), ..) if asks(operation) => (
+                format!("nobody knows whether it was applied, and {}", why.reason()),
+                format!(
+                    "a person looks at the upstream, then says how it ended; or has it asked again: {}",
+                    settle()
+                ),
+                Some(resolve()),
+            ),
             (State::NeedsAttention(why), ..) | (_, None, Step::Park(why)) => (
                 format!("nobody knows whether it was applied, and {}", why.reason()),
                 "a person looks at the upstream, then says how it ended".to_owned(),
@@ -137,6 +145,11 @@ impl BlockerView {
             command,
         }
     }
+}
+
+fn asks(operation: &Operation) -> bool {
+    let mut steps = operation.settle.steps.iter();
+    steps.any(|(_, step)| step.question().is_some())
 }
 
 /// By the order of admission: (incarnation, token), none before any.

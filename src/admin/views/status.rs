@@ -13,7 +13,7 @@ use super::Looker;
 use super::words::{time, wall_time};
 use crate::protocol::operation::Operation;
 use crate::protocol::remaining;
-use crate::protocol::time::Moment;
+use crate::protocol::time::{Millis, Moment};
 use crate::reconcile::standing::Standing;
 use crate::store::about::{About, Deed};
 use crate::store::{Pressing, Summary};
@@ -117,8 +117,9 @@ pub struct PressingView {
 }
 
 impl PressingView {
-    /// At this moment.
-    pub fn of(pressing: &Pressing, now: &Moment) -> Self {
+    /// At this moment. `walked`: the least key lifetime that is left among those beyond the oldest, where there are
+    /// such.
+    pub fn of(pressing: &Pressing, walked: Option<Millis>, now: &Moment) -> Self {
         let count = |word: &str| {
             let of_it = pressing.by_state.iter().find(|(state, _)| *state == word);
             of_it.map_or(0, |(_, count)| *count)
@@ -133,7 +134,13 @@ impl PressingView {
                 .oldest
                 .first()
                 .map(|it| age(it).unwrap_or_default().0),
-            key_lifetime_left_ms: pressing.oldest.iter().filter_map(left).min().map(|it| it.0),
+            key_lifetime_left_ms: pressing
+                .oldest
+                .iter()
+                .filter_map(left)
+                .chain(walked)
+                .min()
+                .map(|it| it.0),
         }
     }
 }
@@ -149,8 +156,8 @@ pub struct CountedView {
     pub oldest_unsettled: Option<String>,
     /// Its age.
     pub oldest_unsettled_ms: Option<u64>,
-    /// The least time that an upstream still remembers the key of an unsettled operation, of the 256 oldest;
-    /// null without such a key.
+    /// The least time that an upstream still remembers the key of an unsettled operation; null without such a
+    /// key.
     #[serde(default)]
     pub key_lifetime_left_ms: Option<u64>,
     /// When the newest operation was first admitted: of what came after it, the register knows nothing.
@@ -206,7 +213,7 @@ impl CountedView {
     /// What it counts.
     pub fn of(
         summary: &Summary,
-        pressing: &Pressing,
+        pressing: &PressingView,
         newest: Option<&Operation>,
         looker: &Looker,
     ) -> Self {
@@ -219,7 +226,7 @@ impl CountedView {
                 .collect(),
             oldest_unsettled: oldest.map(time),
             oldest_unsettled_ms: oldest.map(|since| looker.age(since).0),
-            key_lifetime_left_ms: PressingView::of(pressing, &looker.now).key_lifetime_left_ms,
+            key_lifetime_left_ms: pressing.key_lifetime_left_ms,
             newest: newest.map(|operation| time(&operation.first_seen)),
         }
     }

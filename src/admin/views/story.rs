@@ -217,6 +217,7 @@ fn unsettled(
         (_, Step::Park(why)) => MoveView::no(by_itself, why.reason()),
         (_, other) => MoveView::yes(by_itself).because(&step(other)),
     });
+    moves.extend(ask_again(operation, &name));
     let attended = plan::room_for(operation, fence, &lease, now, Licence::Person);
     let send = "send the stored bytes again under the same key, because you say so";
     moves.push(match (attended, acts_for) {
@@ -248,6 +249,22 @@ fn unsettled(
         });
     }
     moves
+}
+
+/// What was given up can be asked after again, where there is somebody to ask.
+fn ask_again(operation: &Operation, name: &str) -> Option<MoveView> {
+    let ask = "have the upstream asked again, and nothing sent";
+    let mut questions = operation.settle.steps.iter();
+    let asks = questions.any(|(_, step)| step.question().is_some());
+    match operation.state {
+        State::NeedsAttention(_) if asks => Some(
+            MoveView::yes(ask)
+                .because("each question has its time anew; where nothing is found, a person is asked again")
+                .typing(format!("fencepost operations settle {name}")),
+        ),
+        State::NeedsAttention(_) => Some(MoveView::no(ask, "none of its steps asks")),
+        State::Intended | State::Uncertain | State::NotApplied(_) | State::Completed(_) => None,
+    }
 }
 
 impl MoveView {

@@ -161,6 +161,9 @@ mod tests {
         fn in_doubt(&self, _: u64, _: usize) -> Pending<'_, Vec<(u64, Operation)>> {
             never()
         }
+        fn unsettled(&self, _: u64, _: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+            never()
+        }
         fn summary(&self) -> Pending<'_, Summary> {
             never()
         }

@@ -17,6 +17,7 @@ impl Command {
             | Self::Start(_)
             | Self::Find(_)
             | Self::Voided(_)
+            | Self::TakeUp(_)
             | Self::Resolve(_)
             | Self::Steer(_)
             | Self::Note(_) => false,
@@ -26,7 +27,9 @@ impl Command {
     /// Does what is decided depend on the fence?
     pub fn reads_fence(&self) -> bool {
         match self {
-            Self::Admit(_) | Self::Resend(_) | Self::Park(_) | Self::Steer(_) => true,
+            Self::Admit(_) | Self::Resend(_) | Self::Park(_) | Self::TakeUp(_) | Self::Steer(_) => {
+                true
+            }
             Self::Record(_)
             | Self::Start(_)
             | Self::Find(_)
@@ -49,6 +52,7 @@ impl Command {
             Self::Find(finding) => Some(&finding.key),
             Self::BeginVoid(begin) => Some(&begin.key),
             Self::Voided(voided) => Some(&voided.key),
+            Self::TakeUp(taking) => Some(&taking.key),
             Self::Resolve(resolve) => Some(&resolve.key),
             Self::Note(note) => Some(&note.key),
             Self::Steer(_) => None,

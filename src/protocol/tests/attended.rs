@@ -27,8 +27,9 @@ fn a_person_has_sent_again_what_a_cancel_or_an_advance_cut_off() {
         world.steer(how);
         world.park(&key);
         let cut_off = ResendReply::Forbidden(Parked::CutOff);
-        assert_eq!(world.attend(&key, false), cut_off, "{how:?}");
-        let grant = granted(world.attend(&key, true));
+        let nothing = TakenUp::NothingToAsk(Some(Parked::CutOff));
+        assert_eq!(world.take_up(&key), nothing, "{how:?}");
+        let grant = granted(world.attend(&key));
         // The same key and the same bytes, and in the log who said so.
         assert_eq!(grant.round, before.round);
         assert_eq!(world.operations[&key].key_use, before);
@@ -40,10 +41,10 @@ fn a_person_has_sent_again_what_a_cancel_or_an_advance_cut_off() {
             "{said:?}"
         );
         // It is one attempt, and licenses no other.
-        assert_eq!(world.attend(&key, true), ResendReply::NotNow);
+        assert_eq!(world.attend(&key), ResendReply::NotNow);
         world.record(&grant, lost());
         assert_eq!(world.resend(&key), cut_off);
-        let last = granted(world.attend(&key, true));
+        let last = granted(world.attend(&key));
         world.record(&last, applied());
         assert_eq!(world.state(&key), "COMPLETED");
     }
@@ -52,11 +53,8 @@ fn a_person_has_sent_again_what_a_cancel_or_an_advance_cut_off() {
 #[test]
 fn a_person_may_send_beyond_the_count_and_without_a_fence() {
     let (mut world, key) = lost_world(|ask| ask.policy.settle.steps = Steps::none());
-    assert_eq!(
-        world.attend(&key, false),
-        ResendReply::Forbidden(Parked::NoStep)
-    );
-    granted(world.attend(&key, true));
+    assert_eq!(world.resend(&key), ResendReply::Forbidden(Parked::NoStep));
+    granted(world.attend(&key));
 
     let (mut world, key) = lost_world(|ask| {
         let resends = ask.policy.settle.steps.send_again().unwrap();
@@ -66,13 +64,13 @@ fn a_person_may_send_beyond_the_count_and_without_a_fence() {
         }));
     });
     let used_up = ResendReply::Forbidden(Parked::ResendsUsedUp);
-    assert_eq!(world.attend(&key, false), used_up);
-    granted(world.attend(&key, true));
+    assert_eq!(world.resend(&key), used_up);
+    granted(world.attend(&key));
 
     let (mut world, key) = lost_world(|ask| ask.fenced = false);
     let not_ordered = ResendReply::Forbidden(Parked::NotOrdered);
-    assert_eq!(world.attend(&key, false), not_ordered);
-    granted(world.attend(&key, true));
+    assert_eq!(world.resend(&key), not_ordered);
+    granted(world.attend(&key));
 }
 
 /// No person can know better than the record that the upstream forgot the key, that something newer was
@@ -80,9 +78,8 @@ fn a_person_may_send_beyond_the_count_and_without_a_fence() {
 #[test]
 fn no_person_has_sent_again_what_would_be_another_effect_or_an_older_one() {
     let forbidden = |world: &mut World, key: &OperationKey, why| {
-        for send in [false, true] {
-            assert_eq!(world.attend(key, send), ResendReply::Forbidden(why));
-        }
+        assert_eq!(world.resend(key), ResendReply::Forbidden(why));
+        assert_eq!(world.attend(key), ResendReply::Forbidden(why));
     };
     let (mut world, key) = lost_world(|ask| ask.policy.settle = opaque());
     forbidden(&mut world, &key, Parked::NoStep);
@@ -120,7 +117,7 @@ fn what_waits_for_a_person_is_sent_again_only_for_one() {
         world.resend(&key),
         ResendReply::Settled(Some(State::NeedsAttention(_)))
     ));
-    granted(world.attend(&key, false));
+    granted(world.attend(&key));
     assert_eq!(world.state(&key), "UNCERTAIN");
 }
 
@@ -128,13 +125,8 @@ fn what_waits_for_a_person_is_sent_again_only_for_one() {
 fn what_is_settled_is_sent_again_for_nobody() {
     let (mut world, key) = lost_world(|_| {});
     world.resolve(&key, Resolution::NotApplied { new_key: false });
-    for send in [false, true] {
-        assert!(matches!(world.attend(&key, send), ResendReply::Settled(_)));
-    }
-    assert_eq!(
-        world.attend(&super::key("x"), true),
-        ResendReply::Settled(None)
-    );
+    assert!(matches!(world.attend(&key), ResendReply::Settled(_)));
+    assert_eq!(world.attend(&super::key("x")), ResendReply::Settled(None));
 }
 
 /// Whoever looked at a list decides about what he saw, not about what came of it meanwhile.

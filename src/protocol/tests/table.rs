@@ -131,6 +131,12 @@ const STATES: &[Prepare] = &[
         world.park(&grant.key);
         Some(grant)
     }),
+    ("UNCERTAIN, asked after again", |world| {
+        let grant = uncertain(world);
+        world.park(&grant.key);
+        world.take_up(&grant.key);
+        Some(grant)
+    }),
     ("NOT_APPLIED by proof", |world| {
         let grant = world.granted(&subject());
         world.record(&grant, not_sent());
@@ -265,12 +271,7 @@ const EVENTS: &[Happen] = &[
     ("interrupted, still listening", |world, g| {
         evidence(world, g, timed_out(), true)
     }),
-    ("resend", |world, _| match world.resend(&key("k")) {
-        ResendReply::Granted(_) => "granted".to_owned(),
-        ResendReply::NotNow => "not now".to_owned(),
-        ResendReply::Settled(_) => "nothing to do".to_owned(),
-        ResendReply::Forbidden(why) => format!("forbidden {why:?}"),
-    }),
+    ("resend", |world, _| resent(&world.resend(&key("k")))),
     ("park", |world, _| {
         world.park(&key("k"));
         String::new()
@@ -303,6 +304,16 @@ const EVENTS: &[Happen] = &[
     ("undo not sent", |world, _| {
         end_undo(world, VoidEnd::NotSent(Unsent::ConnectionLost))
     }),
+    ("person: send it again", |world, _| {
+        resent(&world.attend(&key("k")))
+    }),
+    ("person: ask again", |world, _| {
+        match world.take_up(&key("k")) {
+            TakenUp::Begun(_) => "begun".to_owned(),
+            TakenUp::Settled(_) => "nothing to do".to_owned(),
+            TakenUp::NothingToAsk(why) => format!("nothing to ask {why:?}"),
+        }
+    }),
     ("person: applied", |world, _| {
         let said = Answer {
             status: 200,
@@ -315,6 +326,15 @@ const EVENTS: &[Happen] = &[
         resolved(&world.resolve(&key("k"), Resolution::NotApplied { new_key: false }))
     }),
 ];
+
+fn resent(reply: &ResendReply) -> String {
+    match reply {
+        ResendReply::Granted(_) => "granted".to_owned(),
+        ResendReply::NotNow => "not now".to_owned(),
+        ResendReply::Settled(_) => "nothing to do".to_owned(),
+        ResendReply::Forbidden(why) => format!("forbidden {why:?}"),
+    }
+}
 
 fn resolved(reply: &Resolved) -> String {
     match reply {

@@ -79,6 +79,7 @@ pub(super) fn of_records(
         | Command::Find(_)
         | Command::BeginVoid(_)
         | Command::Voided(_)
+        | Command::TakeUp(_)
         | Command::Resolve(_)
         | Command::Steer(_)
         | Command::Note(_) => Fate::Answered,
@@ -337,6 +338,7 @@ async fn an_intent_whose_commit_is_unknown_is_uncertain_and_not_sent() {
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
+            | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Steer(_)
             | Command::Note(_) => Fate::Answered,
@@ -374,6 +376,7 @@ async fn a_resend_whose_commit_is_unknown_is_not_made() {
         | Command::Find(_)
         | Command::BeginVoid(_)
         | Command::Voided(_)
+        | Command::TakeUp(_)
         | Command::Resolve(_)
         | Command::Steer(_)
         | Command::Note(_) => Fate::Answered,

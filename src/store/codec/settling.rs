@@ -36,12 +36,21 @@ impl<'a> Newer<'a> {
     }
 
     pub(super) fn put(&self, writer: &mut Writer) {
-        let Settling { quiet, steps, void } = self.settling;
+        let Settling {
+            quiet,
+            steps,
+            void,
+            taken_up,
+        } = self.settling;
         writer.part(|writer| {
             quiet.put(writer);
             steps.put(writer);
             void.put(writer);
             self.parked.put(writer);
+            // Appended later. A record without it is what it was before.
+            if let Some(taken_up) = taken_up {
+                taken_up.put(writer);
+            }
         });
     }
 }
@@ -53,8 +62,13 @@ pub(super) fn take(reader: &mut Reader<'_>, operation: &mut Operation) -> Result
             quiet: Field::take(reader)?,
             steps: Field::take(reader)?,
             void: Field::take(reader)?,
+            taken_up: None,
         };
-        Field::take(reader)
+        let parked = Field::take(reader)?;
+        if !reader.is_empty() {
+            operation.settling.taken_up = Some(Field::take(reader)?);
+        }
+        Ok(parked)
     })?;
     if let (State::NeedsAttention(why), Some(parked)) = (&mut operation.state, parked) {
         *why = parked;

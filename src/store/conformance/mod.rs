@@ -251,4 +251,5 @@ against_every_backend! {
     settling::what_is_found_completes_with_its_answer,
     settling::an_undo_is_durable_before_it_is_sent,
     settling::an_undo_that_was_not_sent_leaves_nothing,
+    settling::what_was_given_up_is_asked_after_again,
 }

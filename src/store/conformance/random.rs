@@ -48,6 +48,7 @@ enum Step {
     /// A step has its turn.
     Start(u8, u8),
     BeginVoid(u8),
+    TakeUp(u8),
     /// Of the undos granted so far, one ends (perhaps again).
     Voided {
         attempt: prop::sample::Index,
@@ -116,6 +117,7 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         1 => (0..4_u8, 0..3_u8).prop_map(|(id, step)| Step::Start(id, step)),
         2 => (0..4_u8).prop_map(Step::BeginVoid),
+        1 => (0..4_u8).prop_map(Step::TakeUp),
         1 => (any::<prop::sample::Index>(), 0..3_u8)
             .prop_map(|(attempt, end)| Step::Voided { attempt, end }),
         1 => (0..4_u8, 0..3_u8).prop_map(|(id, verdict)| Step::Resolve { id, verdict }),
@@ -194,6 +196,7 @@ impl Script {
                 attempt: self.attempt(),
                 ..s::begin_void(&key(*id), self.instance, at)
             })),
+            Step::TakeUp(id) => Some(Command::TakeUp(s::take_up(&key(*id), at))),
             Step::Voided { attempt, end } => self.voided(*attempt, *end, at),
             Step::Resolve { id, verdict } => {
                 let verdict = match verdict {
@@ -275,6 +278,7 @@ impl Script {
             | Reply::Found(_)
             | Reply::Void(_)
             | Reply::Voided(_)
+            | Reply::TakenUp(_)
             | Reply::Resolved(_)
             | Reply::Steered(_)
             | Reply::Noted(_) => return,
@@ -440,6 +444,7 @@ async fn run(steps: &[Step], tested: &mut Subject, memory: &mut Subject, script:
             | Step::Find { .. }
             | Step::Start(..)
             | Step::BeginVoid(_)
+            | Step::TakeUp(_)
             | Step::Voided { .. }
             | Step::Resolve { .. } => {
                 let Some(command) = script.command(step) else {

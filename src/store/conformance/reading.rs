@@ -187,6 +187,15 @@ pub(super) async fn what_is_in_doubt_is_listed_from_a_cursor(subject: Subject) {
         );
     }
     assert_eq!(seen, ["op-0", "op-2", "op-4", "last"]);
+    // Whoever counts what is unsettled sees that too.
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let page = subject.read().unsettled(after, 2).await.unwrap();
+        let Some((last, _)) = page.last() else { break };
+        after = *last;
+        all.extend(page.iter().map(|(_, it)| id_of(it).to_owned()));
+    }
+    assert_eq!(all, ["op-0", "op-2", "op-4", "parked", "last"]);
 }
 
 pub(super) async fn a_resource_shows_what_stands_in_its_way(subject: Subject) {

@@ -14,6 +14,7 @@ use crate::protocol::outcome::{Provenance, Unsent, Verdict};
 use crate::protocol::steps::{
     Backoff, LookUpPolicy, ResendPolicy, SettleStep, StepIndex, Steps, VoidPolicy,
 };
+use crate::protocol::take_up::{TakeUp, TakenUp};
 use crate::protocol::time::{Millis, Moment};
 use crate::protocol::void::{BeginVoid, VoidEnd};
 use crate::store::{Resent, Voiding};
@@ -202,4 +203,52 @@ pub(super) async fn an_undo_that_was_not_sent_leaves_nothing(subject: Subject) {
     let unknown = begin_void(&c::key("unknown"), subject.read().instance(), at(1_500));
     let voiding = subject.register().begin_void(unknown).await.unwrap();
     assert!(matches!(voiding, Voiding::Settled(None)));
+}
+
+pub(super) fn take_up(key: &OperationKey, at: Moment) -> TakeUp {
+    TakeUp {
+        key: key.clone(),
+        operator: "alice".to_owned(),
+        reason: "they answer again".to_owned(),
+        at,
+    }
+}
+
+pub(super) async fn what_was_given_up_is_asked_after_again(mut subject: Subject) {
+    let key = lost(&subject).await;
+    let not_found = |ms| found(&key, Found::NotApplied, 1, at(ms));
+    let sample = Worth::Sample { so_far: 1, of: 2 };
+    assert_eq!(worth(&subject, not_found(1_500)).await, sample);
+    let mut park = c::park(&key);
+    park.at = at(2_000);
+    subject.register().park(park).await.unwrap();
+    // Written twice it happens once, and it outlives the process.
+    for _ in 0..2 {
+        let taken = subject.register().take_up(take_up(&key, at(3_000))).await;
+        assert_eq!(taken.unwrap(), TakenUp::Begun(State::Uncertain));
+    }
+    subject.restart().await;
+    let stored = subject.read().operation(&key, true).await.unwrap().unwrap();
+    assert_eq!(stored.operation.state, State::Uncertain);
+    assert!(stored.request.is_some());
+    let said = "alice had it asked after again, and nothing sent: they answer again";
+    let told = stored.events.iter().filter(|it| it.text == said).count();
+    assert_eq!(told, 1, "{:?}", stored.events);
+    let in_doubt = subject.read().in_doubt(0, 9).await.unwrap();
+    assert_eq!(in_doubt.len(), 1);
+    // Nothing is sent by itself, and the samples of before are gone.
+    let mut resend = c::resend(&key, subject.read().instance());
+    resend.at = at(3_100);
+    let resent = subject.register().resend(resend).await.unwrap();
+    assert!(matches!(resent, Resent::Forbidden(Parked::NotToldInTime)));
+    assert_eq!(worth(&subject, not_found(3_200)).await, sample);
+    assert_eq!(worth(&subject, not_found(3_300)).await, Worth::Settled);
+    let taken = subject.register().take_up(take_up(&key, at(3_400))).await;
+    assert!(matches!(
+        taken.unwrap(),
+        TakenUp::Settled(Some(State::NotApplied(_)))
+    ));
+    let unknown = take_up(&c::key("unknown"), at(3_500));
+    let taken = subject.register().take_up(unknown).await.unwrap();
+    assert_eq!(taken, TakenUp::Settled(None));
 }

@@ -101,6 +101,7 @@ impl Item {
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
+            | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Note(_) => before.and_then(resource_of),
         };
@@ -126,6 +127,7 @@ impl Item {
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
+            | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Note(_) => Some(known.operation_guard(&key)),
         };
@@ -201,6 +203,7 @@ fn key_of(command: &Command, changes: &Changes, reply: &Reply) -> OperationKey {
         (Command::Find(finding), _) => finding.key.clone(),
         (Command::BeginVoid(begin), _) => begin.key.clone(),
         (Command::Voided(voided), _) => voided.key.clone(),
+        (Command::TakeUp(taking), _) => taking.key.clone(),
         (Command::Resolve(resolve), _) => resolve.key.clone(),
         (Command::Note(note), _) => note.key.clone(),
         // It has none; nothing is looked up under this.

@@ -212,6 +212,10 @@ impl Backend for PostgresBackend {
         Box::pin(self.reader.in_doubt(after, limit))
     }
 
+    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+        Box::pin(self.reader.unsettled(after, limit))
+    }
+
     fn summary(&self) -> Pending<'_, Summary> {
         Box::pin(self.reader.summary())
     }

@@ -8,8 +8,9 @@
 use tokio_postgres::types::{ToSql, Type};
 
 use super::read::{OPERATION, Reader};
-use super::rows::Unreadable;
+use super::rows::{OperationRow, Unreadable};
 use super::trouble::Trouble;
+use crate::protocol::operation::Operation;
 use crate::store::{COUNTED, LOOKED_AT, Pressing, STATE_WORDS, StoreError};
 
 /// Of a tenant, so many of the oldest.
@@ -18,10 +19,11 @@ pub(super) const COUNTS: &str = "SELECT f.state, count(*) FROM (
         ORDER BY o.sequence LIMIT $2) f
     GROUP BY f.state";
 
-/// The same one by one.
-pub(super) fn oldest() -> String {
+/// One by one, from behind a sequence ($3) on.
+pub(super) fn behind() -> String {
     format!(
-        "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1
+        "SELECT {OPERATION} FROM fencepost.operations o
+         WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1 AND o.sequence > $3
          ORDER BY o.sequence LIMIT $2"
     )
 }
@@ -31,12 +33,39 @@ impl Reader {
         self.pressed().await.map_err(Trouble::into_store_error)
     }
 
+    pub(super) async fn unsettled(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Operation)>, StoreError> {
+        let found = self.unsettled_behind(after, limit).await;
+        let found = found.map_err(Trouble::into_store_error)?;
+        Ok(found
+            .into_iter()
+            .map(|row| (row.sequence.cast_unsigned(), row.operation))
+            .collect())
+    }
+
+    async fn unsettled_behind(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<OperationRow>, Trouble> {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+            (&self.tenant, Type::TEXT),
+            (&most, Type::INT8),
+            (&after, Type::INT8),
+        ];
+        self.found(&behind(), &parameters).await
+    }
+
     async fn pressed(&self) -> Result<Pressing, Trouble> {
-        let tenant: (&(dyn ToSql + Sync), Type) = (&self.tenant, Type::TEXT);
         let counted = i64::from(COUNTED);
-        let rows = self
-            .rows(COUNTS, &[tenant.clone(), (&counted, Type::INT8)])
-            .await?;
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&self.tenant, Type::TEXT), (&counted, Type::INT8)];
+        let rows = self.rows(COUNTS, &parameters).await?;
         let mut by_state = Vec::new();
         for word in STATE_WORDS {
             for row in &rows {
@@ -46,10 +75,7 @@ impl Reader {
                 }
             }
         }
-        let most = i64::try_from(LOOKED_AT).unwrap_or(i64::MAX);
-        let oldest = self
-            .found(&oldest(), &[tenant, (&most, Type::INT8)])
-            .await?;
+        let oldest = self.unsettled_behind(0, LOOKED_AT).await?;
         Ok(Pressing {
             by_state,
             oldest: oldest.into_iter().map(|row| row.operation).collect(),

@@ -174,6 +174,14 @@ impl Backend for SqliteBackend {
         )
     }
 
+    fn unsettled(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
+        Box::pin(
+            self.readers.run(move |connection, tables| {
+                read::unsettled(connection, tables, after, limit, "")
+            }),
+        )
+    }
+
     fn summary(&self) -> Pending<'_, Summary> {
         Box::pin(
             self.readers

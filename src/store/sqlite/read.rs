@@ -260,8 +260,8 @@ pub(super) fn in_doubt(
     unsettled(connection, tables, after, limit, "NEEDS_ATTENTION")
 }
 
-/// Unsettled operations by order of record, but for those in one state.
-fn unsettled(
+/// Unsettled operations by order of record, but for those in one state; `""`: all.
+pub(super) fn unsettled(
     connection: &Connection,
     tables: &Tables<'_>,
     after: u64,

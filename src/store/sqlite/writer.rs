@@ -456,6 +456,7 @@ impl Decided {
                 | Reply::Found(_)
                 | Reply::Void(_)
                 | Reply::Voided(_)
+                | Reply::TakenUp(_)
                 | Reply::Resolved(_)
                 | Reply::Steered(_)
                 | Reply::Noted(_),

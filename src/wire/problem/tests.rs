@@ -9,12 +9,13 @@ use crate::wire::reply::fixtures::operation;
 use crate::wire::reply::{OPERATION, SOURCE};
 use http::header::LOCATION;
 
-/// The table of the contract, §6, but for the rows of the worker API.
+/// The table of the contract, §6, but for the rows of the worker API; with those that came to it since.
 const CONTRACT: &str = "
 idempotency-key-required 400 never -
 idempotency-key-malformed 400 never -
 fencing-token-malformed 400 never -
 identity-missing 400 never -
+insertion-refused 400 never -
 stale-fencing-token 412 never -
 token-held-by-another 412 never -
 generation-used 412 never -
@@ -135,6 +136,9 @@ fn faults() -> Vec<Fault> {
         Fault::IdentityMissing {
             field: "json /id".to_owned(),
         },
+        Fault::NotInsertable {
+            what: "No room".to_owned(),
+        },
         Fault::BodyTooLarge { limit: 1_048_576 },
         Fault::Overloaded,
         Fault::Draining,
@@ -195,6 +199,35 @@ fn every_row_of_the_contract_and_no_other() {
     seen.dedup();
     expected.sort_unstable();
     assert_eq!(seen, expected);
+}
+
+/// Whoever meets a problem finds it in the manual, with its status and what a retry does.
+#[test]
+fn the_manual_tells_every_problem() {
+    let manual = include_str!("../../manual/answers.rs");
+    let rows = manual.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix("//! | `")?.split('|').collect();
+        let [name, status, retry, after, _meaning, ""] = cells.as_slice() else {
+            return None;
+        };
+        let after = if after.trim().is_empty() {
+            "-"
+        } else {
+            after.trim()
+        };
+        let name = name.trim().trim_end_matches('`');
+        Some([name, status.trim(), retry.trim(), after].join(" "))
+    });
+    let mut told: Vec<String> = rows.collect();
+    let mut expected: Vec<String> = CONTRACT
+        .lines()
+        .filter(|row| !row.is_empty())
+        .map(str::to_owned)
+        .chain(["operation-voided 409 never -".to_owned()])
+        .collect();
+    told.sort();
+    expected.sort();
+    assert_eq!(told, expected);
 }
 
 #[test]

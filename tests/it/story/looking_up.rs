@@ -320,3 +320,47 @@ effects:
         assert_eq!(upstream.effects().len(), effects);
     }
 }
+
+/// It was away for longer than the question's time, and is back: `settle` has it asked again, and sends nothing.
+#[test]
+fn what_was_given_up_is_asked_after_again_when_a_person_says_so() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let route = LISTING.replace("within: 20s", "within: 500ms");
+    let proxy = Proxy::start(Setup::new(upstream.address(), &route));
+    upstream.when_asked(|_, _, _| json_answer(500, "{}"));
+    upstream.next(Script::lose_answer());
+    let call = pay(&proxy, "k", PAYMENT);
+    call.send();
+    until_state(&proxy, "k", "NEEDS_ATTENTION");
+    let said = |arguments: &[&str]| {
+        let output = proxy.command(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let settle = ["operations", "settle", "provider", "k"];
+    let reason = ["--reason", "they answer again"];
+    let why = said(&["operations", "why", "provider", "k"]);
+    assert!(
+        why.contains("yes  have the upstream asked again, and nothing sent")
+            && why.contains("fencepost operations settle provider k"),
+        "{why}"
+    );
+
+    // Not yet: it is given up once more.
+    said(&settle);
+    until("it waits for a person again", || {
+        let told = events(&proxy, "k");
+        told.matches("needs a person").count() == 2 && state(&proxy, "k") == "NEEDS_ATTENTION"
+    });
+    upstream.when_asked(listing);
+    let told = said(&[&settle[..], &reason].concat());
+
+    assert!(told.contains("settling"), "{told}");
+    until_state(&proxy, "k", "COMPLETED");
+    let who = "carol had it asked after again, and nothing sent: they answer again";
+    assert!(events(&proxy, "k").contains(who), "{}", events(&proxy, "k"));
+    let sent = upstream.heads();
+    let sent = sent.iter().filter(|head| head.word(0) == "POST").count();
+    assert_eq!((sent, upstream.effects().len()), (1, 1));
+    assert_eq!(call.send().status, 201);
+}

@@ -1,6 +1,6 @@
 //! What must never be granted: an admission, a resend.
 
-use fencepost::protocol::operation::{AttemptEnd, State};
+use fencepost::protocol::operation::{AttemptEnd, Operation, State};
 use fencepost::protocol::outcome::{Provenance, Verdict};
 use fencepost::protocol::policy::{IfOlderUnsettled, Ownership, PerGeneration};
 
@@ -55,8 +55,21 @@ fn nothing_was_undone(before: &World, attempt: &Try) -> Judged {
     })
 }
 
+/// A write that begins an undo came a second time.
+pub fn undoing_twice(granted: bool, name: Name) -> Judged {
+    never(granted, || format!("an undo of {name} was granted twice"))
+}
+
+/// What a person had asked after again is not sent, and not undone, unless he says so.
+fn was_only_to_be_asked(before: &World, name: Name) -> Judged {
+    never(before.seen.taken_up.contains(&name), || {
+        format!("{name} was only to be asked after, and something was sent for it")
+    })
+}
+
 /// An undo was granted.
 pub fn undoing(scenario: &Scenario, before: &World, name: Name) -> Judged {
+    was_only_to_be_asked(before, name)?;
     let mut tries = before.tries_of(name);
     let hopeful = |it: &Try| is_acting(scenario, before, it) || is_listening(before, it);
     never(tries.any(hopeful), || {
@@ -268,15 +281,17 @@ fn alone(scenario: &Scenario, before: &World, attempt: &Try, deduplicates: bool)
     Ok(())
 }
 
-/// A resend was granted; its attempt is the last of `after`.
-pub fn resent(scenario: &Scenario, before: &World, after: &World) -> Judged {
+/// A resend was granted; its attempt is the last of `after`. `attended`: to a person, who may have sent again what
+/// waits for one, was cut off, has used up its resends, or is ordered with nothing.
+pub fn resent(scenario: &Scenario, before: &World, after: &World, attended: bool) -> Judged {
     let attempt = last(after);
     let name = attempt.name;
     let Some(record) = before.record(name) else {
         return Err(Violation(format!("{name} was resent, and is not there")));
     };
     let operation = &record.operation;
-    never(!operation.state.is_in_doubt(), || {
+    let may_need = operation.state.is_in_doubt() || (attended && operation.state.is_unsettled());
+    never(!may_need, || {
         format!("{name} was resent though it is {}", operation.state.word())
     })?;
     nothing_was_undone(before, attempt)?;
@@ -286,6 +301,24 @@ pub fn resent(scenario: &Scenario, before: &World, after: &World) -> Judged {
         .last()
         .is_some_and(|it| it.round == attempt.round);
     never(!same_key, || format!("{name} was resent under another key"))?;
+    if !attended {
+        unattended(before, operation, attempt)?;
+    }
+    alone(
+        scenario,
+        before,
+        attempt,
+        operation.settle.capability.idempotent,
+    )?;
+    keeps_order(before, attempt)?;
+    leaves_in_time(scenario, before, attempt)?;
+    is_owner(scenario, before, Some(operation.require), attempt)
+}
+
+/// What is sent again by itself, and by nobody's word.
+fn unattended(before: &World, operation: &Operation, attempt: &Try) -> Judged {
+    let name = attempt.name;
+    was_only_to_be_asked(before, name)?;
     let tries: Vec<&Try> = before.tries_of(name).collect();
     let resends = tries.iter().rev().take_while(|it| it.call.is_none());
     let used = resends.filter(|it| it.proof != Proof::NotSent).count();
@@ -297,30 +330,22 @@ pub fn resent(scenario: &Scenario, before: &World, after: &World) -> Judged {
     never(used >= usize::try_from(most).unwrap(), || {
         format!("{name} was resent more often than allowed")
     })?;
-    alone(
-        scenario,
-        before,
-        attempt,
-        operation.settle.capability.idempotent,
-    )?;
-    keeps_order(before, attempt)?;
+    never(attempt.place == 0 && attempt.strict, || {
+        format!("{name} is not ordered with anything, does not commute, and was resent")
+    })?;
     never(
         attempt.place > 0 && attempt.place <= before.seen.cut_off,
         || format!("{name} was cut off and resent"),
     )?;
     never(attempt.place > 0 && before.seen.cancelled, || {
         format!("{name} was resent after a durable cancel")
-    })?;
-    leaves_in_time(scenario, before, attempt)?;
-    is_owner(scenario, before, Some(operation.require), attempt)
+    })
 }
 
 fn keeps_order(before: &World, attempt: &Try) -> Judged {
     let name = attempt.name;
     let Some(mine) = Position::of_try(attempt) else {
-        return never(attempt.strict, || {
-            format!("{name} is not ordered with anything, does not commute, and was resent")
-        });
+        return Ok(());
     };
     let overtaken = before.tries.iter().any(|other| {
         let dispatched = other.packet != Packet::Unsent || other.task != Task::Gone;

@@ -29,6 +29,8 @@ pub(super) fn all() -> Vec<Scenario> {
         called_back_then_asked(),
         found_earlier(),
         found_of_two(),
+        replies_lost(),
+        undo_and_replies_lost(),
     ]
 }
 
@@ -305,6 +307,32 @@ fn found_of_two() -> Scenario {
             timeouts: 1,
             lies: 1,
             letters: 1,
+            ..Budget::default()
+        })
+}
+
+fn replies_lost() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(asked(1, 2)).grants(2)];
+    let about = "the replies to what was found are lost, and it is brought in again, whenever";
+    Scenario::new("asked, replies lost", about, calls)
+        .horizon(5)
+        .budget(Budget {
+            losses: 1,
+            lost_replies: 1,
+            questions: 3,
+            ..Budget::default()
+        })
+}
+
+fn undo_and_replies_lost() -> Scenario {
+    let calls = vec![Call::new("Alice", 'a', 1).settle(undone(1, 2)).grants(2)];
+    let about = "nobody hears that an undo has begun, and it is asked for again, whenever";
+    Scenario::new("undone, replies lost", about, calls)
+        .horizon(6)
+        .budget(Budget {
+            losses: 1,
+            crashes: 1,
+            lost_replies: 2,
             ..Budget::default()
         })
 }

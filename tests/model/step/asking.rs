@@ -154,6 +154,8 @@ impl Step<'_> {
             let caller = &mut self.world.calls[caller];
             caller.grants = caller.grants.saturating_sub(1);
         }
+        let name = Name::of(&grant.key);
+        self.world.seen.taken_up.retain(|it| *it != name);
         let lost = beginner.lost;
         let (call, index) = (beginner.call, self.begin(&beginner, grant));
         self.say(|| format!("granted: attempt {index}"));

@@ -11,7 +11,7 @@ use fencepost::protocol::void::{BeginVoid, VoidEnd, VoidReply, Voided};
 use super::super::never;
 use super::super::register::{answer, apply, attempt_id, form_of, moment};
 use super::super::scenario::TICK_MS;
-use super::super::world::{Letter, Name, Packet, Proof, Question, Sight, Undo};
+use super::super::world::{Letter, Name, Packet, Proof, Question, Repeat, Sight, Undo};
 use super::{Happened, Step};
 
 /// What a question meets.
@@ -141,8 +141,21 @@ impl Step<'_> {
     }
 
     /// The answer to a question arrives.
-    pub(super) fn learn(&mut self, index: u8) -> Happened {
+    pub(super) fn learn(&mut self, index: u8, lost: bool) -> Happened {
         let question = self.world.questions.remove(usize::from(index));
+        if lost {
+            self.world.left.lost_replies -= 1;
+            self.world.repeats.push(Repeat::Find {
+                question,
+                instance: self.before.proxies[usize::from(question.proxy)],
+                at: self.before.now,
+            });
+        }
+        self.bring_in(&question, self.before.now)
+    }
+
+    /// What was found is recorded, as found at that tick.
+    pub(super) fn bring_in(&mut self, question: &Question, at: u8) -> Happened {
         let Some(seen) = question.seen else {
             return Ok(false);
         };
@@ -157,9 +170,10 @@ impl Step<'_> {
         };
         self.say(|| format!("proxy {} learns: {seen:?}", question.proxy));
         let name = question.name;
+        let on = (question.proxy, at);
         let ended = |step: &Self| step.world.record(name).and_then(never::told_of);
         let was = ended(self);
-        let happened = self.find(name, question.proxy, by, question.admitted, found)?;
+        let happened = self.find(name, on, by, question.admitted, found)?;
         let later = usize::from(question.tries) < self.world.tries.len();
         if let (None, Some(_), true, Some(saw)) = (was, ended(self), later, question.saw) {
             self.world.seen.found.push((name, saw, question.tries));
@@ -168,8 +182,13 @@ impl Step<'_> {
     }
 
     /// A callback comes in.
-    pub(super) fn call_back(&mut self, index: u8) -> Happened {
-        let letter = self.world.letters.remove(usize::from(index));
+    pub(super) fn call_back(&mut self, index: u8, lost: bool) -> Happened {
+        let letter = self.before.letters[usize::from(index)];
+        if lost {
+            self.world.left.lost_replies -= 1;
+        } else {
+            self.world.letters.remove(usize::from(index));
+        }
         let found = if letter.applied {
             Found::Applied(answer(202))
         } else {
@@ -188,17 +207,27 @@ impl Step<'_> {
             };
             format!("a callback comes in: {} was {what}", letter.name)
         });
-        self.find(letter.name, 0, by, admitted, found)
+        let on = (0, self.before.now);
+        self.find(letter.name, on, by, admitted, found)
     }
 
-    fn find(&mut self, name: Name, proxy: u8, by: Finder, admitted: u32, found: Found) -> Happened {
+    /// `on`: by which proxy, and at which tick.
+    fn find(
+        &mut self,
+        name: Name,
+        on: (u8, u8),
+        by: Finder,
+        admitted: u32,
+        found: Found,
+    ) -> Happened {
+        let (proxy, tick) = on;
         let steps = self.steps;
         let finding = Finding {
             key: steps.names.key(name),
             by,
             admitted,
             found,
-            at: moment(steps.scenario, proxy, self.before.now),
+            at: moment(steps.scenario, proxy, tick),
         };
         let command = Command::Find(finding);
         let reply = apply(
@@ -247,23 +276,72 @@ impl Step<'_> {
         let operation = &self.before.records[usize::from(record)].operation;
         let mut steps = operation.settle.steps.iter();
         match steps.find(|(_, step)| step.void().is_some()) {
-            Some((step, _)) => self.begin_undo(proxy, record, step),
+            Some((step, _)) => self.begin_undo(proxy, record, step, false),
             None => Ok(false),
         }
     }
 
-    pub(super) fn begin_undo(&mut self, proxy: u8, record: u8, step: StepIndex) -> Happened {
+    /// `lost`: nobody hears that it has begun.
+    pub(super) fn begin_undo(
+        &mut self,
+        proxy: u8,
+        record: u8,
+        step: StepIndex,
+        lost: bool,
+    ) -> Happened {
+        let undo = Undo {
+            name: self.before.records[usize::from(record)].name,
+            instance: self.before.proxies[usize::from(proxy)],
+            number: u8::try_from(self.before.undos.len()).unwrap(),
+            step: step.0,
+            at: self.before.now,
+            round: 0,
+            dispatch_by: 0,
+            packet: if lost { Packet::Over } else { Packet::Unsent },
+            at_work: !lost,
+        };
+        if !self.begin_this_undo(proxy, undo)? {
+            return Ok(false);
+        }
+        // Only that it is quiet may have been seen, which needs no second time.
+        if lost {
+            let begun = self.world.undos.len() > self.before.undos.len();
+            if !begun {
+                return Ok(false);
+            }
+            self.world.left.lost_replies -= 1;
+            let undo = u8::try_from(self.before.undos.len()).unwrap();
+            self.world.repeats.push(Repeat::Void { undo });
+            self.say(|| "and the reply is lost".to_owned());
+        }
+        Ok(true)
+    }
+
+    /// The same write, a second time.
+    pub(super) fn begin_undo_again(&mut self, index: u8) -> Happened {
+        let first = self.before.undos[usize::from(index)];
+        let undo = Undo {
+            packet: Packet::Unsent,
+            at_work: true,
+            ..first
+        };
+        self.begin_this_undo(self.proxy_of(first.instance), undo)?;
+        let twice = self.world.undos.len() > self.before.undos.len();
+        never::undoing_twice(twice, first.name)?;
+        Ok(true)
+    }
+
+    fn begin_this_undo(&mut self, proxy: u8, undo: Undo) -> Happened {
         let steps = self.steps;
-        let name = self.before.records[usize::from(record)].name;
-        let instance = self.before.proxies[usize::from(proxy)];
-        let index = u8::try_from(self.before.undos.len()).unwrap();
+        let Undo { name, instance, .. } = undo;
+        let index = self.before.undos.len();
         let begin = BeginVoid {
             key: steps.names.key(name),
-            step,
-            attempt: attempt_id(instance, UNDOS + index),
+            step: StepIndex(undo.step),
+            attempt: attempt_id(instance, UNDOS + undo.number),
             dispatch: Millis(TICK_MS),
             overdue_after: Millis(TICK_MS + 9_000),
-            at: moment(steps.scenario, proxy, self.before.now),
+            at: moment(steps.scenario, proxy, undo.at),
         };
         let command = Command::BeginVoid(begin);
         let reply = apply(
@@ -278,12 +356,9 @@ impl Step<'_> {
             return Ok(self.world != *self.before);
         };
         self.world.undos.push(Undo {
-            name,
-            instance,
             round: u8::try_from(grant.round.0).unwrap(),
             dispatch_by: u32::try_from(grant.dispatch_by.0).unwrap(),
-            packet: Packet::Unsent,
-            at_work: true,
+            ..undo
         });
         self.say(|| format!("undo {index} of {name} begins"));
         let judged = never::undoing(self.scenario(), self.before, name);
@@ -371,11 +446,11 @@ impl Step<'_> {
         let steps = self.steps;
         let undo = self.undo(index);
         undo.at_work = false;
-        let (name, instance) = (undo.name, undo.instance);
+        let (name, instance, number) = (undo.name, undo.instance, undo.number);
         let proxy = self.proxy_of(instance);
         let voided = Voided {
             key: steps.names.key(name),
-            attempt: attempt_id(instance, UNDOS + index),
+            attempt: attempt_id(instance, UNDOS + number),
             end,
             at: moment(steps.scenario, proxy, self.before.now),
         };

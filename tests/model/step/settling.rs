@@ -1,8 +1,8 @@
 //! Proxies die, the reconciler settles, people speak.
 
 use fencepost::protocol::command::{
-    Command, Park, Reply, Resend, ResendReply, Resolution, Resolve, Resolved, Steer, Steered,
-    Steering,
+    Attended, Command, Park, Reply, Resend, ResendReply, Resolution, Resolve, Resolved, Steer,
+    Steered, Steering,
 };
 use fencepost::protocol::operation::{Parked, State};
 use fencepost::protocol::plan::{self, Step as Planned};
@@ -61,12 +61,16 @@ impl Step<'_> {
             }
         }
         // Whoever would repeat a write died with it.
-        let tries = &world.tries;
+        let (tries, undos) = (&world.tries, &world.undos);
         world.repeats.retain(|repeat| {
-            let (Repeat::Admit { attempt }
-            | Repeat::Resend { attempt }
-            | Repeat::Record { attempt, .. }) = repeat;
-            tries[usize::from(*attempt)].instance != dead
+            let by = match repeat {
+                Repeat::Admit { attempt }
+                | Repeat::Resend { attempt, .. }
+                | Repeat::Record { attempt, .. } => tries[usize::from(*attempt)].instance,
+                Repeat::Find { instance, .. } => *instance,
+                Repeat::Void { undo } => undos[usize::from(*undo)].instance,
+            };
+            by != dead
         });
         self.say(|| format!("proxy {proxy} dies and starts again as instance {next}"));
         Ok(true)
@@ -103,7 +107,9 @@ impl Step<'_> {
                 let scenario = self.steps.scenario;
                 self.admit(&scenario.calls[usize::from(call)], beginner, true)
             }
-            Repeat::Resend { attempt } => {
+            Repeat::Find { question, at, .. } => self.bring_in(&question, at),
+            Repeat::Void { undo } => self.begin_undo_again(undo),
+            Repeat::Resend { attempt, attended } => {
                 let first = self.before.tries[usize::from(attempt)];
                 let proxy = self
                     .before
@@ -126,7 +132,9 @@ impl Step<'_> {
                     lost: false,
                 };
                 let proxy = u8::try_from(proxy).unwrap();
-                self.send_again(proxy, u8::try_from(record).unwrap(), &beginner)?;
+                let attended = attended.then(super::people::somebody);
+                let record = u8::try_from(record).unwrap();
+                self.send_again(proxy, record, &beginner, attended)?;
                 Ok(true)
             }
         }
@@ -149,8 +157,8 @@ impl Step<'_> {
             Planned::Start { step } if !lost => self.start_step(proxy, record, step),
             Planned::Start { .. } => Ok(false),
             Planned::Ask { step, .. } if !lost => self.ask_upstream(proxy, record, step),
-            Planned::Void { step, .. } if !lost => self.begin_undo(proxy, record, step),
-            Planned::Ask { .. } | Planned::Void { .. } => Ok(false),
+            Planned::Void { step, .. } => self.begin_undo(proxy, record, step, lost),
+            Planned::Ask { .. } => Ok(false),
             Planned::CloseThenPlan { .. } if !lost => self.close(proxy, record),
             Planned::Resend { .. } => {
                 if self.resend(proxy, record, lost)? {
@@ -212,19 +220,26 @@ impl Step<'_> {
             at: self.before.now,
             lost,
         };
-        self.send_again(proxy, record, &beginner)
+        self.send_again(proxy, record, &beginner, None)
     }
 
     /// `Ok(false)`: it was not granted, and nothing changed.
-    fn send_again(&mut self, proxy: u8, record: u8, beginner: &Beginner) -> Happened {
+    pub(super) fn send_again(
+        &mut self,
+        proxy: u8,
+        record: u8,
+        beginner: &Beginner,
+        attended: Option<Attended>,
+    ) -> Happened {
         let steps = self.steps;
+        let is_attended = attended.is_some();
         let name = self.before.records[usize::from(record)].name;
         let resend = Resend {
             key: steps.names.key(name),
             attempt: attempt_id(beginner.instance, beginner.number),
             dispatch: Millis(TICK_MS),
             overdue_after: Millis(TICK_MS + 9_000),
-            attended: None,
+            attended,
             at: moment(steps.scenario, proxy, beginner.at),
         };
         let command = Command::Resend(resend);
@@ -239,10 +254,16 @@ impl Step<'_> {
             Reply::Resend(ResendReply::Granted(grant)) => {
                 let index = self.begin(beginner, &grant);
                 if beginner.lost {
-                    self.world.repeats.push(Repeat::Resend { attempt: index });
+                    self.world.repeats.push(Repeat::Resend {
+                        attempt: index,
+                        attended: is_attended,
+                    });
                 }
-                self.say(|| format!("the reconciler sends {name} again: attempt {index}"));
-                let judged = never::resent(self.scenario(), self.before, &self.world);
+                self.say(|| format!("{name} is sent again: attempt {index}"));
+                if is_attended {
+                    self.world.seen.taken_up.retain(|it| *it != name);
+                }
+                let judged = never::resent(self.scenario(), self.before, &self.world, is_attended);
                 self.judge(judged)
             }
             Reply::Resend(
@@ -275,6 +296,7 @@ impl Step<'_> {
         if !given {
             return Ok(false);
         }
+        self.world.seen.taken_up.retain(|it| *it != name);
         self.say(|| format!("{name} is given to a person: {}", why.reason()));
         let judged = never::parked(self.scenario(), self.before, name);
         self.judge(judged)

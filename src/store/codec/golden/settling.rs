@@ -116,6 +116,7 @@ fn all_of_it() -> Operation {
             last: attempt,
             quiet: Quiet::of([moment(7)]),
         }),
+        taken_up: None,
     };
     let state = State::NeedsAttention(Parked::UndoUnclear);
     of_steps(steps, state, settling)
@@ -127,6 +128,22 @@ fn steps_and_how_far_they_have_come() {
     assert_eq!(text, SETTLED);
     let bytes = from_hex(&text);
     assert_eq!(decode_operation(&bytes, key(), None), Ok(all_of_it()));
+}
+
+/// Appended to what lies in registers already: a record that nobody took up has the bytes of before.
+#[test]
+fn what_a_person_took_up_stands_behind_everything_else() {
+    let mut taken_up = all_of_it();
+    taken_up.state = State::Uncertain;
+    let before = encode_operation(&taken_up);
+    taken_up.settling.taken_up = Some(Quiet::of([moment(8)]));
+    let bytes = encode_operation(&taken_up);
+    let since = "01dd000000000000000000000000000000f00788d8c1a28c34";
+    let tail = to_hex(&bytes[..bytes.len() - CHECKSUM]);
+    assert!(tail.ends_with(since), "{tail}");
+    assert_eq!(decode_operation(&bytes, key(), None), Ok(taken_up.clone()));
+    taken_up.settling.taken_up = None;
+    assert_eq!(decode_operation(&before, key(), None), Ok(taken_up));
 }
 
 /// What a reader of before makes of it: the fields that it knew, as it read them.

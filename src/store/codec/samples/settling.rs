@@ -75,8 +75,15 @@ pub(super) fn settling() -> impl Strategy<Value = Settling> {
                 quiet,
             }
         });
-    let some = (quiet(), vec(progress(), 0..3), option::of(void))
-        .prop_map(|(quiet, steps, void)| Settling { quiet, steps, void });
+    let taken_up = option::of(quiet());
+    let some = (quiet(), vec(progress(), 0..3), option::of(void), taken_up).prop_map(
+        |(quiet, steps, void, taken_up)| Settling {
+            quiet,
+            steps,
+            void,
+            taken_up,
+        },
+    );
     prop_oneof![Just(Settling::default()), some]
 }
 

@@ -112,6 +112,7 @@ impl Ask {
             Command::Park(_)
             | Command::Start(_)
             | Command::Find(_)
+            | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Steer(_)
             | Command::Note(_) => false,
@@ -146,6 +147,7 @@ pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)
+        | Reply::TakenUp(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
         | Reply::Noted(_) => None,
@@ -164,6 +166,7 @@ pub(super) fn begun(reply: &Reply) -> Option<AttemptId> {
         | Reply::Found(_)
         | Reply::Void(_)
         | Reply::Voided(_)
+        | Reply::TakenUp(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
         | Reply::Noted(_) => granted(reply).map(|grant| grant.attempt),

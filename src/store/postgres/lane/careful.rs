@@ -367,6 +367,7 @@ fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
             | Command::Find(_)
             | Command::BeginVoid(_)
             | Command::Voided(_)
+            | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Note(_),
             _,
@@ -382,6 +383,7 @@ fn carried(command: &Command) -> Option<&OperationKey> {
         Command::Park(park) => Some(&park.key),
         Command::Resolve(resolve) => Some(&resolve.key),
         Command::BeginVoid(begin) => Some(&begin.key),
+        Command::TakeUp(taking) => Some(&taking.key),
         Command::Admit(_)
         | Command::Record(_)
         | Command::Start(_)
@@ -417,6 +419,7 @@ pub(in crate::store::postgres) fn want(wants: &mut Wants, command: &Command) {
         Command::Find(finding) => wants.operation(&finding.key),
         Command::BeginVoid(begin) => wants.request(&begin.key),
         Command::Voided(voided) => wants.operation(&voided.key),
+        Command::TakeUp(taking) => wants.operation(&taking.key),
         Command::Resolve(resolve) => wants.operation(&resolve.key),
         Command::Note(note) => wants.operation(&note.key),
         Command::Steer(steer) => wants.line(&steer.resource),
