@@ -190,7 +190,8 @@ pub struct Completion {
     pub verdict: Verdict,
     /// Who said so.
     pub provenance: Provenance,
-    /// The attempt that it completed, where one is known.
+    /// The attempt that it is of, where one is known: whose answer it is, or the only one that can have been
+    /// applied; of an undo, the undo.
     pub attempt: Option<AttemptId>,
     /// What callers get; `None` once it was purged.
     pub answer: Option<Answer>,
@@ -207,6 +208,13 @@ pub enum Effect {
     Nothing,
     /// It speaks against a COMPLETED outcome, or shows a second effect: logged, counted, alarmed.
     Contradiction,
+}
+
+impl Completion {
+    /// Is its answer what the upstream answered to that attempt?
+    pub fn is_answer_to(&self, attempt: AttemptId) -> bool {
+        self.provenance == Provenance::Answer && self.attempt == Some(attempt)
+    }
 }
 
 impl Attempt {

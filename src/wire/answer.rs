@@ -53,7 +53,7 @@ pub enum Listener {
 pub fn ended(end: &Ended<'_>, listener: Listener) -> Reply {
     match end.state {
         Some(State::Completed(completion)) => {
-            let own = completion.attempt == Some(end.attempt);
+            let own = completion.is_answer_to(end.attempt);
             match (&completion.answer, listener) {
                 (Some(answer), Listener::Sender) if own => first(end.key, answer),
                 _ => replay(end.key, completion, false),
