@@ -14,14 +14,13 @@ use crate::config::{Content, Credential, Query, Value};
 use crate::expression::{Missing, OperationFacts, PathParams, RequestFacts};
 use crate::protocol::operation::Operation;
 use crate::protocol::outcome::{Fields, StoredRequest};
-use crate::wire::keys;
 
 /// What a question is about. Owned, so that it can be looked into off the async workers.
 pub struct Asked {
     request: Option<Stored>,
     id: String,
     key: Option<String>,
-    reference: String,
+    reference: Option<String>,
     token: Option<crate::protocol::ids::FencingToken>,
 }
 
@@ -64,17 +63,19 @@ const OF_THE_EFFECT: [&str; 14] = [
 
 impl Asked {
     /// About an operation, sent as `request`, whose path captured the parameters. `key`: the key that it was
-    /// sent under; `None` where the upstream honours none.
+    /// sent under; `None` where there was none. `reference`: the text that it carries for questions; without one,
+    /// no question can be made of it.
     pub fn about(
         operation: &Operation,
         request: Option<(StoredRequest, PathParams)>,
         key: Option<String>,
+        reference: Option<String>,
     ) -> Self {
         Self {
             request: request.and_then(|(whole, params)| Stored::of(whole, params)),
             id: operation.key.id.as_str().to_owned(),
             key,
-            reference: keys::reference(&operation.key),
+            reference,
             token: operation.place.as_ref().and_then(|place| place.token),
         }
     }
@@ -90,7 +91,7 @@ impl Asked {
         let operation = OperationFacts {
             id: &self.id,
             key: self.key.as_deref(),
-            reference: Some(&self.reference),
+            reference: self.reference.as_deref(),
         };
         let facts = match &self.request {
             Some(stored) => RequestFacts {

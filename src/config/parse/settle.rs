@@ -77,13 +77,12 @@ pub(super) fn settle(fields: &mut Fields<'_>, around: Around<'_>) -> Settled {
         None => {}
         Some(field) => reading.list(&field),
     }
-    let reads_request = |step: &SettleStep| !matches!(step, SettleStep::Callback(_));
-    // Where no step reads the bytes, nobody ever would.
-    let keep_request = keep && reading.steps.iter().any(reads_request);
+    let steps = Steps::new(reading.steps).unwrap_or_default();
     Settled {
-        steps: Steps::new(reading.steps).unwrap_or_default(),
+        // Where no step reads the bytes, nobody ever would.
+        keep_request: keep && steps.read_request(),
+        steps,
         asking: reading.asking,
-        keep_request,
     }
 }
 

@@ -34,6 +34,7 @@ fn sent(method: &'static str, own: &[(&'static str, &'static str)], body: &'stat
         &decision.changes.operation.unwrap(),
         Some((request, PathParams::default())),
         Some("the-key".to_owned()),
+        None,
     )
 }
 
