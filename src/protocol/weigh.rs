@@ -399,7 +399,8 @@ impl Scale<'_> {
                 | NotKnown::NotConfigured
                 | NotKnown::RequestNotKept
                 | NotKnown::TwoForms
-                | NotKnown::Voiding => String::new(),
+                | NotKnown::Voiding
+                | NotKnown::SeveralIncarnations => String::new(),
             };
             self.told = Some(format!("{} {found} {}{status}", self.who(), why.reason()));
         }

@@ -16,6 +16,7 @@ use http::request::Parts;
 
 use super::Reconciler;
 use super::asking::look_into;
+use super::meant::{Meant, Named};
 use crate::config::{CallbackRule, Callbacks};
 use crate::expression::{PathParams, RequestFacts, Truth};
 use crate::protocol::finding::{Finder, Finding, Found, Worth};
@@ -61,6 +62,8 @@ pub enum Heard {
     Nameless,
     /// It names one that is not ours.
     Unknown,
+    /// It names several, and does not say which.
+    Ambiguous,
 }
 
 impl Heard {
@@ -73,6 +76,7 @@ impl Heard {
             Self::Silent => "silent",
             Self::Nameless => "nameless",
             Self::Unknown => "unknown",
+            Self::Ambiguous => "ambiguous",
         }
     }
 }
@@ -80,7 +84,7 @@ impl Heard {
 /// What a callback says.
 enum Says {
     Nothing(Heard),
-    Of(Box<OperationKey>, Found),
+    Of(Box<Named>, Found),
 }
 
 impl Reconciler {
@@ -89,11 +93,19 @@ impl Reconciler {
         let callback = Arc::new(callback);
         let reading = Arc::clone(&callback);
         let says = look_into(move || reading.says()).await;
-        let (key, found) = match says {
+        let (named, found) = match says {
             // A fault of ours: the upstream sends it again, or a look-up finds it.
             None => return Ok(Heard::Silent),
             Some(Says::Nothing(heard)) => return Ok(heard),
-            Some(Says::Of(key, found)) => (key, found),
+            Some(Says::Of(named, found)) => (named, found),
+        };
+        let key = match self.meant(&named).await? {
+            Meant::Nothing => return Ok(Heard::Unknown),
+            Meant::OneOf(all) => {
+                self.note_ambiguous(all).await?;
+                return Ok(Heard::Ambiguous);
+            }
+            Meant::One(operation) => operation.key,
         };
         let Some(operation) = self.settled_or_quiet(&key).await? else {
             return Ok(Heard::Unknown);
@@ -102,7 +114,7 @@ impl Reconciler {
             return Ok(Heard::Silent);
         };
         let finding = Finding {
-            key: *key,
+            key,
             by: Finder::Callback {
                 definitive: rule.definitive,
                 tells_forms: rule.tells_forms,
@@ -169,16 +181,16 @@ impl Callback {
         let parts = rule.subject.principal.iter();
         let parts: Vec<Option<String>> = parts.map(|part| part.render(&facts).ok()).collect();
         let principal = of_headers(parts.iter().map(Option::as_deref));
-        Says::Of(
-            Box::new(OperationKey {
-                tenant: self.tenant.clone(),
-                upstream: self.upstream.clone(),
-                principal,
-                id: OperationId::new(id),
-                incarnation: Incarnation::default(),
-            }),
-            found,
-        )
+        let key = OperationKey {
+            tenant: self.tenant.clone(),
+            upstream: self.upstream.clone(),
+            principal,
+            id: OperationId::new(id),
+            incarnation: Incarnation::default(),
+        };
+        let reference = rule.subject.reference.as_ref();
+        let reference = reference.and_then(|template| template.render(&facts).ok());
+        Says::Of(Box::new(Named { key, reference }), found)
     }
 }
 

@@ -15,6 +15,7 @@ mod asking;
 mod attended;
 mod breaker;
 pub mod callback;
+mod meant;
 pub mod standing;
 mod steps;
 mod undoing;
