@@ -57,6 +57,9 @@ pub struct CallbackRule {
 pub struct Subject {
     /// Its id.
     pub operation: Template,
+    /// The text that its request carried: its reference, or its key. Where a callback has one, it is about no
+    /// other operation, whatever its id.
+    pub reference: Option<Template>,
     /// Its principal: of each header that is part of it, in order, what the header had; a value that the
     /// callback lacks is a header that was absent.
     pub principal: Vec<Template>,
@@ -95,6 +98,10 @@ pub enum Scheme {
     /// GitHub's: `X-Hub-Signature-256: sha256=…` over the body. No time is signed
     /// (<https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries>).
     GitHub,
+    /// Adyen's: each item of a notification carries its own, over eight of its fields; rules read one item after
+    /// the other, and of it those fields alone. No time is signed
+    /// (<https://docs.adyen.com/development-resources/webhooks/secure-webhooks/verify-hmac-signatures>).
+    Adyen,
     /// An HMAC in a header.
     Hmac(HmacHeader),
 }

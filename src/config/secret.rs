@@ -48,6 +48,15 @@ impl Secret {
         BASE64.decode(text).ok().filter(|key| !key.is_empty())
     }
 
+    /// The bytes that it stands for, if it is hexadecimal.
+    pub fn hex_key(&self) -> Option<Vec<u8>> {
+        let (pairs, rest) = self.0.as_bytes().as_chunks::<2>();
+        let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16)?).ok();
+        let byte = |&[high, low]: &[u8; 2]| Some(digit(high)? << 4 | digit(low)?);
+        let key: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        key.filter(|key| !key.is_empty() && rest.is_empty())
+    }
+
     /// Reads `${env:NAME}`, `${file:/path}` (one line end at the end is dropped), or the text itself.
     pub(super) fn resolve(text: &str) -> Result<Resolved, String> {
         let secret = match Source::of(text)? {

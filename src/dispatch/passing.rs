@@ -172,9 +172,13 @@ mod tests {
     }
 
     fn completed(by: Option<AttemptId>) -> State {
+        completed_as(Provenance::Answer, by)
+    }
+
+    fn completed_as(provenance: Provenance, by: Option<AttemptId>) -> State {
         State::Completed(Completion {
             verdict: Verdict::Applied,
-            provenance: Provenance::Answer,
+            provenance,
             attempt: by,
             answer: None,
             at: Clock::system().unwrap().now(),
@@ -223,6 +227,8 @@ mod tests {
         ] {
             let released = states.each_ref().map(|state| is_released(class, state));
             assert_eq!(released, expected, "{class:?}");
+            let found = completed_as(Provenance::LookUp, Some(attempt(1)));
+            assert_eq!(is_released(class, &found), class == Ambiguous, "{class:?}");
         }
     }
 }

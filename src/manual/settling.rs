@@ -7,7 +7,7 @@
 //!
 //! | the upstream can | `capability` | a lost answer is settled by | promise |
 //! |---|---|---|---|
-//! | order by itself (a token it checks, If-Match, If-None-Match) | `conditional` | `compare`: looking at what is there now | no stale effect, no duplicate, even if the proxy freezes in mid-send. Judged per request: without its condition it is not conditional. A token that the upstream accepts when equal gives order only |
+//! | order by itself (a token it checks, If-Match, If-None-Match) | `conditional` | `compare`: looking at what is there now; `send_again`, with the same condition | no stale effect, no duplicate, even if the proxy freezes in mid-send. Judged per request: without its condition it is not conditional. A token that the upstream accepts when equal gives order only |
 //! | deduplicate by key | `idempotent` | `send_again`, under the same key, within its lifetime; or `void`, by the key | at most one accepted effect, while a sent or frozen request cannot arrive later than the lifetime's last fifth |
 //! | be asked | `query` | `look_up`: a question with three answers | at most one, if the lag exceeds how late a sent request can still arrive (frozen sidecar, slow network, the upstream's own queue) |
 //! | call back | `callback` | `callback`: a signed webhook, or a later look-up | at most one, when the callback comes |
@@ -40,6 +40,7 @@
 //! | step | needs | does |
 //! |---|---|---|
 //! | `send_again` | `idempotent`, a key with a `lifetime` | sends the stored bytes again under the same key |
+//! | `send_again` | `conditional`, a request with its condition | sends the stored bytes again with it |
 //! | `look_up` | `query` | asks; changes nothing at the upstream |
 //! | `compare` | `conditional` | asks what is there now; for PUT |
 //! | `void` | `idempotent` | has whatever was done under the key undone |
@@ -85,6 +86,23 @@
 //! and nothing is restored, versions and lifecycles included: then it means not applied, with lag and samples as
 //! above.
 //!
+//! # The same condition again
+//!
+//! An upstream that orders by itself may be sent to again without a key: what carries a condition that no longer
+//! holds once it was met (`If-Match` with a version, `If-None-Match: *`; not `If-Match: *`, and not
+//! `If-None-Match` with a version). It has to be written (`send_again`); without its condition a request is passed
+//! over, whoever asks. 2xx: applied. 412: not known, since the first attempt may be what the condition met; a
+//! `compare` before it tells. Under a fence like any resend: not past a newer operation, not after a cancel; without
+//! one PUT, PATCH and DELETE are never sent again unattended. What stood there, was replaced, and stands there once
+//! more (ABA) meets a condition twice: versions that never come back, ETags of a version and not of content, are
+//! proof against that.
+//!
+//! # Signed requests without their key
+//!
+//! What is signed and left alone (`signed: leave-alone`) may go without the key that would be put into it: nothing is
+//! sent again then, and nothing undone; look-ups, comparisons and callbacks are taken. A question by a key or a
+//! reference (`operation.key`, `operation.reference`) that the request did not carry is not known.
+//!
 //! # Undoing
 //!
 //! `void` is for effects that should rather not be in force than be in doubt: a request that cancels by key whatever
@@ -104,7 +122,9 @@
 //! One that is not is answered 401 and reaches nobody. What is believed
 //!
 //! - must name its operation (`operation`, and `principal` where the upstream has one): others are passed on and change
-//!   nothing;
+//!   nothing. Where ids belong to an incarnation of their resource, several operations may have one id: the callback
+//!   is about the one whose `reference` (or key) it names; where it names none it settles none, and the event logs
+//!   of those that are unsettled say so. On a shared register such an id is looked for in the whole list;
 //! - says `applied`: that settles, also when it comes before the answer (it waits for that for five seconds), late,
 //!   twice, or when the step has had its time (but not once an undo has begun);
 //! - says `not_applied`: that counts only with `definitive: true`, if no attempt is live, and if only one was ever
@@ -113,6 +133,16 @@
 //! - is recorded first, and then passed on to the application (`forward`), unchanged; the upstream gets the
 //!   application's answer. Where it cannot be recorded, or the application does not answer, the upstream is
 //!   answered 5xx, so that it sends it again. The application may see one twice, as without Fencepost.
+//!
+//! No time is signed by `github`, by `adyen`, and by `hmac` without `timestamp`: whoever has seen such a callback can
+//! play it again for as long as its secret is in use. That an operation was applied stays true, and is recorded
+//! once. That one was *not* applied need not be true of its next attempt: `definitive` counts only where one
+//! attempt was ever made.
+//!
+//! `adyen` signs eight fields of every item (`pspReference`, `originalReference`, `merchantAccountCode`,
+//! `merchantReference`, `amount.value`, `amount.currency`, `eventCode`, `success`): rules read the items one by one
+//! as `body`, with those fields alone, all of them texts. One item that is not signed, and none of the notification is
+//! believed. Without `forward` the answer is `[accepted]`.
 //!
 //! # A person
 //!

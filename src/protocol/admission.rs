@@ -381,6 +381,10 @@ impl Desk<'_> {
         operation.members = admit.meaning.members.clone();
         operation.credentialed = admit.credentialed;
         operation.settle = policy.settle.clone();
+        if !admit.conditional && !broken(Rule::ConditionIsTheRequests) {
+            // Judged per request: without its condition the upstream orders nothing.
+            operation.settle.capability.conditional = false;
+        }
         operation.settling = Settling::default();
         operation.require = require;
         operation.state = State::Intended;

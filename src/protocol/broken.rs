@@ -82,6 +82,7 @@ rules! {
     OneAttemptAtATime: "nothing is resent while an attempt acts or listens",
     ResendKeepsKey: "a resend goes out under the same key",
     ResendNeedsDeduplication: "only what the upstream deduplicates is resent",
+    ConditionIsTheRequests: "an upstream orders by itself only what carries its condition",
     ResendNeedsOrder: "without a fence only what commutes is resent",
     ResendKeepsOrder: "nothing is resent after a later operation that is ordered with it",
     ResendNeedsLiveLease: "what needs ownership is resent under a live lease only",

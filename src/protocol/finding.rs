@@ -89,6 +89,8 @@ pub enum NotKnown {
     TwoForms,
     /// An undo has begun: what is there now says nothing of what will be.
     Voiding,
+    /// Operations of several incarnations have the id, and it says of none that it is the one.
+    SeveralIncarnations,
 }
 
 /// What a finding did.
@@ -157,6 +159,9 @@ impl NotKnown {
             Self::RequestNotKept => "the question is made of the request, which is not kept",
             Self::TwoForms => "two forms may have been applied, and this cannot tell them apart",
             Self::Voiding => "an undo has begun, and what is there now may not stay",
+            Self::SeveralIncarnations => {
+                "several incarnations have an operation of this id, and which one is not said"
+            }
         }
     }
 }

@@ -190,8 +190,8 @@ pub struct Completion {
     pub verdict: Verdict,
     /// Who said so.
     pub provenance: Provenance,
-    /// The attempt that it is of, where one is known: whose answer it is, or the first that was answered as
-    /// others had said before; of an undo, the undo.
+    /// The attempt that it is of, where one is known: whose answer it is, the only one that can have been applied, or
+    /// the first that was answered as others had said before; of an undo, the undo.
     pub attempt: Option<AttemptId>,
     /// What callers get; `None` once it was purged.
     pub answer: Option<Answer>,

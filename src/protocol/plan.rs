@@ -1,8 +1,9 @@
 //! What may be done next for an unsettled operation: the reconciler's plan (contract §5).
 //!
 //! What always holds: an expired claim is a right to settle, never a right to send again; a resend
-//! goes out only under the same key, within 80 % of the key's lifetime, while the bytes are kept,
-//! nothing newer that must be ordered with it was admitted, and nobody cut the operation off.
+//! goes out only under the same key, within 80 % of the key's lifetime, or with its own condition to an
+//! upstream that orders by itself; while the bytes are kept, nothing newer that must be ordered with it
+//! was admitted, and nobody cut the operation off.
 //!
 //! What it does not do: act, ask, or weigh what was found (`weigh`).
 
@@ -10,7 +11,7 @@ use super::broken::{Rule, broken};
 use super::fence::Fence;
 use super::lease::LeaseFacts;
 use super::operation::{Operation, Parked, State};
-use super::policy::{Order, Ownership};
+use super::policy::{KeyPolicy, Order, Ownership, SettlePolicy};
 use super::steps::{LookUpPolicy, SettleStep, StepIndex, VoidPolicy};
 use super::time::{Millis, Moment};
 use super::view::Living;
@@ -311,15 +312,11 @@ pub fn room_for(
     licence: Licence,
 ) -> Result<Millis, Parked> {
     let attended = licence == Licence::Person;
-    let deduplicates =
-        operation.settle.capability.idempotent || broken(Rule::ResendNeedsDeduplication);
-    let (Some(key), true) = (operation.settle.key, deduplicates) else {
-        return Err(Parked::NoStep);
-    };
-    let attempts = match operation.settle.steps.send_again() {
-        Some(resend) => resend.attempts,
-        None if attended => 0,
-        None => return Err(Parked::NoStep),
+    let guard = guard_of(operation).ok_or(Parked::NoStep)?;
+    let attempts = match (operation.settle.steps.send_again(), guard) {
+        (Some(resend), _) => resend.attempts,
+        (None, Guard::Key(_)) if attended => 0,
+        (None, Guard::Key(_) | Guard::Condition) => return Err(Parked::NoStep),
     };
     if operation.settling.void.is_some() && !broken(Rule::UndoIsTheLast) {
         return Err(Parked::UndoUnclear);
@@ -331,7 +328,10 @@ pub fn room_for(
         return Err(Parked::RequestNotKept);
     }
     may_go_out_of_turn(operation, fence, licence)?;
-    let mut room = room_in_lifetime(operation, key.lifetime, now)?;
+    let mut room = match guard {
+        Guard::Key(key) => room_in_lifetime(operation, key.lifetime, now)?,
+        Guard::Condition => Millis(u64::MAX),
+    };
     if operation.require == Ownership::Current && !broken(Rule::ResendNeedsLiveLease) {
         let live = lease.live.as_ref().ok_or(Parked::NotCurrent)?;
         room = room.min(live.until.since(now.boottime));
@@ -343,6 +343,24 @@ pub fn room_for(
         return Err(Parked::ResendsUsedUp);
     }
     Ok(room)
+}
+
+/// What keeps a resend from being a second effect.
+#[derive(Clone, Copy)]
+enum Guard {
+    /// The upstream remembers the key, for a while.
+    Key(KeyPolicy),
+    /// The request carries a condition that no longer holds once it was met.
+    Condition,
+}
+
+fn guard_of(operation: &Operation) -> Option<Guard> {
+    let SettlePolicy {
+        capability, key, ..
+    } = &operation.settle;
+    let deduplicates = capability.idempotent || broken(Rule::ResendNeedsDeduplication);
+    let key = key.filter(|_| deduplicates).map(Guard::Key);
+    key.or(capability.conditional.then_some(Guard::Condition))
 }
 
 fn may_go_out_of_turn(

@@ -120,6 +120,26 @@ impl Steps {
         Self(resend.into_iter().map(SettleStep::SendAgain).collect())
     }
 
+    /// Those of them that send nothing under the key.
+    pub fn without_effect(&self) -> Self {
+        let without = |step: &&SettleStep| match step {
+            SettleStep::LookUp(_) | SettleStep::Compare(_) | SettleStep::Callback(_) => true,
+            SettleStep::SendAgain(_) | SettleStep::Void(_) => false,
+        };
+        Self(self.0.iter().filter(without).cloned().collect())
+    }
+
+    /// Does any of them read the stored request?
+    pub fn read_request(&self) -> bool {
+        self.0.iter().any(|step| match step {
+            SettleStep::SendAgain(_)
+            | SettleStep::LookUp(_)
+            | SettleStep::Compare(_)
+            | SettleStep::Void(_) => true,
+            SettleStep::Callback(_) => false,
+        })
+    }
+
     /// In order, each with its index.
     pub fn iter(&self) -> impl Iterator<Item = (StepIndex, &SettleStep)> {
         (0..).map(StepIndex).zip(&*self.0)

@@ -11,7 +11,7 @@ use super::broken::{Rule, broken};
 use super::command::{Changes, Decision, Reply, RequestChange};
 use super::decide::{close_dead_attempts, line, operation_of, unchanged};
 use super::finding::{Finder, Finding, Found, NotKnown, Uncounted, Weighed, Worth};
-use super::ids::Fingerprint;
+use super::ids::{AttemptId, Fingerprint};
 use super::meaning::Members;
 use super::operation::{Attempt, Completion, Effect, Operation, State, WhyNot};
 use super::outcome::{Answer, Provenance, Verdict};
@@ -193,7 +193,7 @@ impl Scale<'_> {
         let completion = Completion {
             verdict: Verdict::Applied,
             provenance: self.provenance(),
-            attempt: of_earlier_turn,
+            attempt: of_earlier_turn.or_else(|| only_possible(&self.operation, form)),
             answer: Some(answer),
             at: self.finding.at,
         };
@@ -402,7 +402,8 @@ impl Scale<'_> {
                 | NotKnown::NotConfigured
                 | NotKnown::RequestNotKept
                 | NotKnown::TwoForms
-                | NotKnown::Voiding => String::new(),
+                | NotKnown::Voiding
+                | NotKnown::SeveralIncarnations => String::new(),
             };
             self.told = Some(format!("{} {found} {}{status}", self.who(), why.reason()));
         }
@@ -466,6 +467,16 @@ fn possible_forms(operation: &Operation) -> Vec<Fingerprint> {
         forms.push(operation.fingerprint);
     }
     forms
+}
+
+/// The attempt that was applied, where only one of that form can have been: of several nobody says which.
+fn only_possible(operation: &Operation, form: Fingerprint) -> Option<AttemptId> {
+    let attempts = operation.attempts.iter();
+    let mut possible = attempts.filter(|it| it.fingerprint == form && it.may_still_surprise());
+    match (possible.next(), possible.next()) {
+        (Some(only), None) => Some(only.id),
+        (None | Some(_), _) => None,
+    }
 }
 
 fn distinct<'a>(attempts: impl Iterator<Item = &'a Attempt>) -> Vec<Fingerprint> {

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::front::{Content, whole};
-use crate::config::{CallbackRule, Callbacks};
+use crate::config::{CallbackRule, Callbacks, Scheme};
 use crate::dispatch::attempt::Dispatcher;
 use crate::expression::{PathParams, RequestPath};
 use crate::protocol::ids::{Tenant, UpstreamId};
@@ -104,16 +104,25 @@ impl CallbackFront {
         let body = body.map_err(|_| Reply::new(StatusCode::REQUEST_TIMEOUT, Source::Proxy))?;
         let body = body.map_err(|error| unread(&error))?;
         let now = Duration::from_millis(shared.dispatcher.clock.now().wall_ms);
-        signed::verify(&rule.signature, &head.headers, &body, now).map_err(forged)?;
-        let callback = Callback {
-            upstream: shared.upstream.clone(),
-            tenant: shared.tenant.clone(),
-            rules: Arc::clone(&shared.rules),
-            rule: index,
-            params,
-            head: head.clone(),
-            body: body.clone(),
-        };
+        let proven = signed::proven(&rule.signature, &head.headers, &body, now).map_err(forged)?;
+        for content in proven {
+            let callback = Callback {
+                upstream: shared.upstream.clone(),
+                tenant: shared.tenant.clone(),
+                rules: Arc::clone(&shared.rules),
+                rule: index,
+                params: params.clone(),
+                head: head.clone(),
+                body: content,
+            };
+            self.record(rule, callback).await?;
+        }
+        self.pass_on(rule, &head, body).await
+    }
+
+    /// Whatever it says is recorded, or it is to come again: what was recorded by then is nothing new.
+    async fn record(&self, rule: &CallbackRule, callback: Callback) -> Result<(), Reply> {
+        let shared = &self.shared;
         let heard = shared.reconciler.called_back(callback).await;
         let heard = heard.map_err(|error| {
             self.count("not-recorded");
@@ -129,7 +138,7 @@ impl CallbackFront {
         if heard == Heard::TooEarly {
             return Err(later(StatusCode::SERVICE_UNAVAILABLE));
         }
-        self.pass_on(&head, body).await
+        Ok(())
     }
 
     fn rule_of(&self, head: &Parts) -> Option<(usize, &CallbackRule, PathParams)> {
@@ -142,9 +151,14 @@ impl CallbackFront {
     }
 
     /// To the application, as it came.
-    async fn pass_on(&self, head: &Parts, body: Bytes) -> Result<Reply, Reply> {
+    async fn pass_on(
+        &self,
+        rule: &CallbackRule,
+        head: &Parts,
+        body: Bytes,
+    ) -> Result<Reply, Reply> {
         let Some(application) = &self.shared.application else {
-            return Ok(Reply::new(StatusCode::NO_CONTENT, Source::Proxy));
+            return Ok(taken(&rule.signature.scheme));
         };
         let target = head.uri.path_and_query().map_or("/", |it| it.as_str());
         let fields = hygiene::as_sent(&head.headers, &[]);
@@ -185,6 +199,22 @@ impl CallbackFront {
     fn count(&self, heard: &'static str) {
         let metrics = &self.shared.dispatcher.metrics;
         metrics.called_back(self.shared.upstream.as_str(), heard);
+    }
+}
+
+/// Nobody else answers it. Adyen wants to be told in a word of its own.
+fn taken(scheme: &Scheme) -> Reply {
+    match scheme {
+        Scheme::Adyen => {
+            let mut reply = Reply::new(StatusCode::OK, Source::Proxy);
+            let media = HeaderValue::from_static("text/plain");
+            reply.headers.insert(CONTENT_TYPE, media);
+            reply.body = Bytes::from_static(b"[accepted]");
+            reply
+        }
+        Scheme::Stripe | Scheme::Standard | Scheme::GitHub | Scheme::Hmac(_) => {
+            Reply::new(StatusCode::NO_CONTENT, Source::Proxy)
+        }
     }
 }
 

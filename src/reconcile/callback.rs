@@ -16,6 +16,7 @@ use http::request::Parts;
 
 use super::Reconciler;
 use super::asking::look_into;
+use super::meant::{Meant, Named};
 use crate::config::{CallbackRule, Callbacks};
 use crate::expression::{OperationFacts, PathParams, RequestFacts, Truth};
 use crate::protocol::finding::{Finder, Finding, Found, Uncounted, Worth};
@@ -64,6 +65,8 @@ pub enum Heard {
     Nameless,
     /// It names one that is not ours.
     Unknown,
+    /// It names several, and does not say which.
+    Ambiguous,
 }
 
 impl Heard {
@@ -77,6 +80,7 @@ impl Heard {
             Self::TooEarly => "too-early",
             Self::Nameless => "nameless",
             Self::Unknown => "unknown",
+            Self::Ambiguous => "ambiguous",
         }
     }
 }
@@ -84,20 +88,38 @@ impl Heard {
 /// What a callback says.
 enum Says {
     Nothing(Heard),
-    Of(Box<OperationKey>, Found),
+    /// Of that operation; `None`: nothing of use, if it is that one.
+    Of(Box<Named>, Option<Found>),
 }
 
 impl Reconciler {
     /// Records what a callback says.
     pub async fn called_back(&self, callback: Callback) -> Result<Heard, StoreError> {
         let callback = Arc::new(callback);
-        let reading = Arc::clone(&callback);
-        let says = look_into(move || reading.says()).await;
-        let (key, found) = match says {
-            // A fault of ours: the upstream sends it again, or a look-up finds it.
-            None => return Ok(Heard::Silent),
-            Some(Says::Nothing(heard)) => return Ok(heard),
-            Some(Says::Of(key, found)) => (key, found),
+        let (named, mut found) = match says(&callback, None).await {
+            Says::Nothing(heard) => return Ok(heard),
+            Says::Of(named, found) => (named, found),
+        };
+        if found.is_none() && !self.may_have_incarnations(&named.key) {
+            return Ok(Heard::Silent);
+        }
+        let key = match self.meant(&named).await? {
+            Meant::Nothing => return Ok(Heard::Unknown),
+            Meant::OneOf(all) => {
+                self.note_ambiguous(all).await?;
+                return Ok(Heard::Ambiguous);
+            }
+            Meant::One(operation) => operation.key,
+        };
+        if key != named.key {
+            // What the conditions compare is that incarnation's.
+            found = match says(&callback, Some(key.clone())).await {
+                Says::Nothing(heard) => return Ok(heard),
+                Says::Of(_, found) => found,
+            };
+        }
+        let Some(found) = found else {
+            return Ok(Heard::Silent);
         };
         let Some(operation) = self.settled_or_quiet(&key).await? else {
             return Ok(Heard::Unknown);
@@ -106,7 +128,7 @@ impl Reconciler {
             return Ok(Heard::Silent);
         };
         let finding = Finding {
-            key: *key,
+            key,
             by: Finder::Callback {
                 definitive: rule.definitive,
             },
@@ -151,7 +173,8 @@ impl Callback {
         self.rules.rules.get(self.rule)
     }
 
-    fn says(&self) -> Says {
+    /// `meant`: the incarnation that it is about, once that is known.
+    fn says(&self, meant: Option<&OperationKey>) -> Says {
         let Some(rule) = self.rule() else {
             return Says::Nothing(Heard::Silent);
         };
@@ -165,38 +188,50 @@ impl Callback {
             token: None,
             operation: None,
         };
-        let key = self.subject(rule, &facts);
+        let named = self.named(rule, &facts);
         // What it shows is compared with what the operation's own request would carry: a text that somebody
         // chose elsewhere is none.
-        let reference = key.as_ref().map(keys::reference);
-        let operation = key.as_ref().map(|key| OperationFacts {
+        let key = meant.or(named.as_ref().map(|named| &named.key));
+        let reference = key.map(keys::reference);
+        let operation = key.map(|key| OperationFacts {
             id: key.id.as_str(),
             key: None,
             reference: reference.as_deref(),
             answers: None,
         });
-        let facts = RequestFacts { operation, ..facts };
-        match (found(rule, &facts), &key) {
-            (None, _) => Says::Nothing(Heard::Silent),
-            (Some(_), None) => Says::Nothing(Heard::Nameless),
-            (Some(found), Some(key)) => Says::Of(Box::new(key.clone()), found),
+        let found = found(rule, &RequestFacts { operation, ..facts });
+        match named {
+            Some(named) => Says::Of(Box::new(named), found),
+            None if found.is_some() => Says::Nothing(Heard::Nameless),
+            None => Says::Nothing(Heard::Silent),
         }
     }
 
     /// The operation that it names.
-    fn subject(&self, rule: &CallbackRule, facts: &RequestFacts<'_>) -> Option<OperationKey> {
+    fn named(&self, rule: &CallbackRule, facts: &RequestFacts<'_>) -> Option<Named> {
         let id = rule.subject.operation.render(facts).ok()?;
         let parts = rule.subject.principal.iter();
         let parts: Vec<Option<String>> = parts.map(|part| part.render(facts).ok()).collect();
         let principal = of_headers(parts.iter().map(Option::as_deref));
-        Some(OperationKey {
+        let key = OperationKey {
             tenant: self.tenant.clone(),
             upstream: self.upstream.clone(),
             principal,
             id: OperationId::new(id),
             incarnation: Incarnation::default(),
-        })
+        };
+        let reference = rule.subject.reference.as_ref();
+        let reference = reference.and_then(|template| template.render(facts).ok());
+        Some(Named { key, reference })
     }
+}
+
+/// Read beside the runtime's threads. One that cannot be read is a fault of ours: the upstream sends it again, or a
+/// look-up finds it.
+async fn says(callback: &Arc<Callback>, meant: Option<OperationKey>) -> Says {
+    let reading = Arc::clone(callback);
+    let says = look_into(move || reading.says(meant.as_ref())).await;
+    says.unwrap_or(Says::Nothing(Heard::Silent))
 }
 
 /// `None`: nothing of use. A condition that cannot be computed says nothing, and neither do two that both

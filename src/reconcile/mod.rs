@@ -16,6 +16,7 @@ mod attended;
 mod breaker;
 pub mod callback;
 mod keys;
+mod meant;
 pub mod standing;
 mod steps;
 mod undoing;

@@ -472,11 +472,13 @@ fn conditional(headers: &HeaderMap) -> bool {
     )
 }
 
-/// Is a condition among the fields? `If-Match: *` orders nothing: it holds after any write.
+/// Is a condition among the fields that no longer holds once it was met? `If-Match: *` orders nothing: it holds after
+/// any write; and so does `If-None-Match` with a version: it holds for all versions but that one.
 pub fn carries_condition<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
     let mut conditions = fields.filter(|(name, value)| {
-        name.eq_ignore_ascii_case(IF_NONE_MATCH.as_str().as_bytes())
-            || (name.eq_ignore_ascii_case(IF_MATCH.as_str().as_bytes()) && *value != b"*")
+        let is_any = *value == b"*";
+        (name.eq_ignore_ascii_case(IF_NONE_MATCH.as_str().as_bytes()) && is_any)
+            || (name.eq_ignore_ascii_case(IF_MATCH.as_str().as_bytes()) && !is_any)
     });
     conditions.next().is_some()
 }

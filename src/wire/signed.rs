@@ -4,13 +4,16 @@
 //! that came; where a time is signed, it must be near ours, in both directions; a header that stands twice
 //! says nothing. What is refused says why without quoting anything.
 //!
-//! What it does not do: remember what came before. A callback that is played again within its tolerance
-//! says what was known already.
+//! What it does not do: remember what came before. A callback that is played again within its tolerance (for
+//! ever, where no time is signed) says what was known already.
+
+mod adyen;
 
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
 use http::HeaderMap;
 use ring::hmac;
 
@@ -50,11 +53,28 @@ pub fn bears(signature: &Signature, headers: &HeaderMap) -> Result<(), Unproven>
                 .map(|name| one(headers, name.as_str()))
                 .try_for_each(|time| time.map(|_| ()))
         }
+        // Within the content.
+        Scheme::Adyen => Ok(()),
     }
 }
 
-/// Was this body signed by somebody who knows a secret? `now`: since 1970.
-pub fn verify(
+/// What of a callback was signed by somebody who knows a secret: each of it is a content of its own that rules
+/// read. `now`: since 1970.
+pub fn proven(
+    signature: &Signature,
+    headers: &HeaderMap,
+    body: &Bytes,
+    now: Duration,
+) -> Result<Vec<Bytes>, Unproven> {
+    match &signature.scheme {
+        Scheme::Adyen => adyen::verify(signature, body),
+        Scheme::Stripe | Scheme::Standard | Scheme::GitHub | Scheme::Hmac(_) => {
+            verify(signature, headers, body, now).map(|()| vec![body.clone()])
+        }
+    }
+}
+
+fn verify(
     signature: &Signature,
     headers: &HeaderMap,
     body: &[u8],
@@ -69,6 +89,7 @@ pub fn verify(
             let keys = text_keys(signature, hmac::HMAC_SHA256);
             any_signed(&keys, &[unhex(sent)?], &[body])
         }
+        Scheme::Adyen => adyen::verify(signature, body).map(drop),
         Scheme::Hmac(header) => in_header(signature, header, headers, body, now),
     }
 }

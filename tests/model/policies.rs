@@ -110,3 +110,11 @@ pub fn conditional() -> SettlePolicy {
         ..opaque()
     }
 }
+
+/// The same, and the condition is sent again.
+pub fn conditional_again() -> SettlePolicy {
+    SettlePolicy {
+        steps: idempotent().steps,
+        ..conditional()
+    }
+}

@@ -17,7 +17,9 @@ use fencepost::protocol::time::Millis;
 
 use super::world::{CallerState, Name};
 
-pub use super::policies::{asked, calls_back, conditional, idempotent, opaque, question, undone};
+pub use super::policies::{
+    asked, calls_back, conditional, conditional_again, idempotent, opaque, question, undone,
+};
 
 /// One tick.
 pub const TICK_MS: u64 = 10_000;

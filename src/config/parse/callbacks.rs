@@ -18,6 +18,7 @@ use crate::config::callbacks::{
 };
 use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
+use crate::config::problems::Place;
 use crate::config::scalar::{self, DURATION, SIZE};
 use crate::config::settings::Limits;
 use crate::expression::{Member, PathTemplate, Pick, RequestCondition, Template};
@@ -29,9 +30,11 @@ const DEFAULT_TOLERANCE: Duration = Duration::from_secs(300);
 const LONGEST_TOLERANCE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Reads `callbacks` of an upstream whose operations have this principal.
+/// `profile`: where everything stands that a profile brings.
 pub(super) fn callbacks(
     field: &Field<'_>,
     principal: &[PrincipalPart],
+    profile: Option<Place>,
     limits: Limits,
     taken: &mut Taken,
 ) -> Option<Callbacks> {
@@ -63,13 +66,13 @@ pub(super) fn callbacks(
             }
             let read = |item: &Field<'_>| {
                 let mut fields = item.map()?;
-                let rule = rule(&mut fields, principal);
+                let rule = rule(&mut fields, principal, profile);
                 fields.finish();
                 rule
             };
             items.iter().filter_map(read).collect()
         }
-        None => rule(&mut fields, principal).into_iter().collect(),
+        None => rule(&mut fields, principal, profile).into_iter().collect(),
     };
     fields.finish();
     Some(Callbacks {
@@ -97,7 +100,11 @@ fn forward(field: &Field<'_>) -> Option<Uri> {
     Some(url)
 }
 
-fn rule(fields: &mut Fields<'_>, principal: &[PrincipalPart]) -> Option<CallbackRule> {
+fn rule(
+    fields: &mut Fields<'_>,
+    principal: &[PrincipalPart],
+    profile: Option<Place>,
+) -> Option<CallbackRule> {
     let on = fields.take("on");
     let (name, path) = match &on {
         None => (
@@ -107,7 +114,7 @@ fn rule(fields: &mut Fields<'_>, principal: &[PrincipalPart]) -> Option<Callback
         Some(field) => (field.text()?.to_owned(), post_path(field)),
     };
     let signature = fields.need("signature").and_then(|field| signature(&field));
-    let subject = subject(fields, principal, path.as_ref());
+    let subject = subject(fields, principal, profile, path.as_ref());
     let mut condition = |name| {
         let field = fields.take(name)?;
         in_place(&field, RequestCondition::parse(field.text()?))
@@ -145,17 +152,23 @@ fn post_path(field: &Field<'_>) -> Option<PathTemplate> {
         .ok()
 }
 
-/// `operation: TEMPLATE`, and `principal: { HEADER: TEMPLATE }` where operations have one.
+/// `operation: TEMPLATE`, `reference: TEMPLATE`, and `principal: { HEADER: TEMPLATE }` where operations have one.
 fn subject(
     fields: &mut Fields<'_>,
     principal: &[PrincipalPart],
+    profile: Option<Place>,
     path: Option<&PathTemplate>,
 ) -> Option<Subject> {
     let operation = fields
         .need("operation")
         .and_then(|field| template(&field, path));
+    let reference = fields
+        .take("reference")
+        .and_then(|field| template(&field, path));
     let stated = fields.take("principal");
-    let own = stated.as_ref().unwrap_or(fields.own()).clone();
+    let is_profiles = |field: &Field<'_>| profile == Some(field.at());
+    let own = stated.as_ref().filter(|field| !is_profiles(field));
+    let own = own.unwrap_or(fields.own()).clone();
     let named = stated.as_ref().map(Field::named).unwrap_or_default();
     let mut given: Vec<(HeaderName, Field<'_>)> = Vec::new();
     for (name, field) in named {
@@ -175,18 +188,21 @@ fn subject(
         let found = given.iter().position(|(name, _)| name == header);
         let Some(found) = found else {
             own.error(format!(
-                "operations of this upstream belong to the `{header}` of their caller: where does a                  callback say it? `principal: {{ {header}: \"{{body.account}}\" }}`"
+                "operations of this upstream belong to the `{header}` of their caller: where does a \
+                 callback say it? `principal: {{ {header}: \"{{body.account}}\" }}`"
             ));
             return None;
         };
         let (_, field) = given.swap_remove(found);
         parts.push(template(&field, path)?);
     }
-    for (name, field) in given {
+    // A profile says where it stands, for whoever's operations have it.
+    for (name, field) in given.iter().filter(|(_, field)| !is_profiles(field)) {
         field.error(format!("`{name}` is no part of the upstream's `principal`"));
     }
     Some(Subject {
         operation: operation?,
+        reference,
         principal: parts,
     })
 }
@@ -214,10 +230,11 @@ fn template(field: &Field<'_>, path: Option<&PathTemplate>) -> Option<Template> 
 }
 
 fn signature(field: &Field<'_>) -> Option<Signature> {
-    const SCHEMES: [(&str, &str); 4] = [
+    const SCHEMES: [(&str, &str); 5] = [
         ("stripe", "stripe"),
         ("standard-webhooks", "standard"),
         ("github", "github"),
+        ("adyen", "adyen"),
         ("hmac", "hmac"),
     ];
     let mut fields = field.map()?;
@@ -244,19 +261,31 @@ fn signature(field: &Field<'_>) -> Option<Signature> {
         "stripe" => Scheme::Stripe,
         "standard" => Scheme::Standard,
         "github" => Scheme::GitHub,
+        "adyen" => Scheme::Adyen,
         _ => Scheme::Hmac(header?),
     };
-    let standard = scheme == Scheme::Standard;
     let secrets = items.iter().filter_map(|item| {
         let secret = item.secret()?;
-        if standard && !item.leaves_secrets() && secret.webhook_key().is_none() {
-            item.error("is not Base64, with or without `whsec_` before it");
+        let unfit = match scheme {
+            Scheme::Standard if secret.webhook_key().is_none() => {
+                Some("is not Base64, with or without `whsec_` before it")
+            }
+            Scheme::Adyen if secret.hex_key().is_none() => Some("is not hexadecimal"),
+            Scheme::Standard
+            | Scheme::Adyen
+            | Scheme::Stripe
+            | Scheme::GitHub
+            | Scheme::Hmac(_) => None,
+        };
+        if let Some(unfit) = unfit.filter(|_| !item.leaves_secrets()) {
+            item.error(unfit);
         }
         Some(secret)
     });
+    let secrets = secrets.collect();
     Some(Signature {
-        secrets: secrets.collect(),
         scheme,
+        secrets,
         tolerance,
     })
 }

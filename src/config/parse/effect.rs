@@ -25,7 +25,6 @@ use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
     Capability, KeyPolicy, Order, Policy, SettlePolicy, Timeouts, TokenMode,
 };
-use crate::protocol::steps::Steps;
 use crate::protocol::time::Millis;
 
 const DEFAULT_JOIN: Duration = Duration::from_secs(10);
@@ -211,20 +210,24 @@ fn blind_retry(field: &Field<'_>) -> Option<BlindRetry> {
 }
 
 /// The rules of requests that are signed and left alone, without the key that would be put in: there is
-/// nothing that tells a second one apart, and nothing is sent again.
+/// nothing that tells a second one apart, so nothing is sent again, or undone. Questions have no effect, and a
+/// callback tells by itself.
 fn keyless(insert: &Insert, policy: &Policy) -> Option<Policy> {
     let is_within = insert.key.as_ref().is_some_and(|key| key.slot.is_within());
-    (insert.signed == Signed::LeftAlone && is_within).then(|| Policy {
-        settle: SettlePolicy {
-            capability: Capability {
-                idempotent: false,
-                ..policy.settle.capability
+    (insert.signed == Signed::LeftAlone && is_within).then(|| {
+        let steps = policy.settle.steps.without_effect();
+        Policy {
+            keep_request: policy.keep_request && steps.read_request(),
+            settle: SettlePolicy {
+                capability: Capability {
+                    idempotent: false,
+                    ..policy.settle.capability
+                },
+                key: None,
+                steps,
             },
-            key: None,
-            steps: Steps::none(),
-        },
-        keep_request: false,
-        ..policy.clone()
+            ..policy.clone()
+        }
     })
 }
 

@@ -1,8 +1,8 @@
 //! How a lost answer is settled: the steps of an effect.
 //!
-//! What always holds: bytes are sent again only to an upstream that deduplicates by key, and only if they are
-//! kept; a question says how late "not found" begins to count; nothing is undone that has no key to be undone
-//! by; a step's name is its own among the steps of its effect.
+//! What always holds: bytes are sent again only to an upstream that deduplicates by key, or checks the condition
+//! that they carry, and only if they are kept; a question says how late "not found" begins to count; nothing is
+//! undone that has no key to be undone by; a step's name is its own among the steps of its effect.
 //!
 //! What it does not do: read what is asked (`asking`).
 
@@ -83,13 +83,12 @@ pub(super) fn settle(fields: &mut Fields<'_>, around: Around<'_>) -> Settled {
         None => {}
         Some(field) => reading.list(&field),
     }
-    let reads_request = |step: &SettleStep| !matches!(step, SettleStep::Callback(_));
-    // Where no step reads the bytes, nobody ever would.
-    let keep_request = keep && reading.steps.iter().any(reads_request);
+    let steps = Steps::new(reading.steps).unwrap_or_default();
     Settled {
-        steps: Steps::new(reading.steps).unwrap_or_default(),
+        // Where no step reads the bytes, nobody ever would.
+        keep_request: keep && steps.read_request(),
+        steps,
         asking: reading.asking,
-        keep_request,
     }
 }
 
@@ -137,11 +136,33 @@ impl Reading<'_> {
         }
     }
 
+    /// Is it a step that the config's upstream cannot take? A profile says what there is: where the config says
+    /// that it is less, the profile's step is passed over.
+    fn is_beyond(&self, field: &Field<'_>, can: bool, message: &str) -> bool {
+        if can {
+            return false;
+        }
+        let is_profiles = self.around.profile == Some(field.at());
+        if !is_profiles {
+            field.error(message);
+        }
+        is_profiles
+    }
+
     fn send_again(&mut self, field: &Field<'_>) {
         let stands = |step: &SettleStep| matches!(step, SettleStep::SendAgain(_));
-        if !self.around.capability.idempotent {
-            field.error("only an upstream with capability `idempotent` may be sent to again");
-        } else if !self.keep {
+        let message =
+            "only an upstream with capability `idempotent` or `conditional` may be sent to again";
+        let Capability {
+            idempotent,
+            conditional,
+            ..
+        } = self.around.capability;
+        let can = idempotent || conditional;
+        if self.is_beyond(field, can, message) {
+            return;
+        }
+        if can && !self.keep {
             field.error("nothing can be sent again with `keep_request: never`");
         } else if self.steps.iter().any(stands) {
             field.error("stands here already");
@@ -154,14 +175,16 @@ impl Reading<'_> {
     }
 
     fn look_up(&mut self, field: &Field<'_>) {
-        if !self.around.capability.query {
-            field.error("only an upstream with capability `query` can be asked");
+        let message = "only an upstream with capability `query` can be asked";
+        if self.is_beyond(field, self.around.capability.query, message) {
+            return;
         }
         let Some(mut fields) = field.map() else {
             return;
         };
-        let (name, step) = self.question(&mut fields, "look_up");
+        let (name, step, window) = self.question(&mut fields, "look_up");
         let samples_count = fields.or("samples", DEFAULT_SAMPLES, samples);
+        has_time(&window, step.as_ref(), samples_count);
         let tells_forms = fields.or("tells_forms", false, Field::boolean);
         let asked = asking::look_up(&mut fields, name, self.around.path);
         if let Some(asked) = &asked {
@@ -183,19 +206,21 @@ impl Reading<'_> {
     }
 
     fn compare(&mut self, field: &Field<'_>) {
-        if !self.around.capability.conditional {
-            field.error(
-                "only what a `conditional` upstream holds can be compared: elsewhere what is there now \
-                 may be anybody's",
-            );
-        } else if !self.keep {
+        let message = "only what a `conditional` upstream holds can be compared: elsewhere what is there \
+                       now may be anybody's";
+        let can = self.around.capability.conditional;
+        if self.is_beyond(field, can, message) {
+            return;
+        }
+        if can && !self.keep {
             field.error("nothing is there to compare with, with `keep_request: never`");
         }
         let Some(mut fields) = field.map() else {
             return;
         };
-        let (name, step) = self.question(&mut fields, "compare");
+        let (name, step, window) = self.question(&mut fields, "compare");
         let samples_count = fields.or("samples", DEFAULT_SAMPLES, samples);
+        has_time(&window, step.as_ref(), samples_count);
         let asked = asking::compare(&mut fields, name, self.around.path);
         if let Some(query) = &asked.query {
             let read = (query.members(), query.references());
@@ -214,14 +239,16 @@ impl Reading<'_> {
     }
 
     fn void(&mut self, field: &Field<'_>) {
-        if !self.around.capability.idempotent {
-            field.error("what is undone by its key needs a key: capability `idempotent`");
+        let message = "what is undone by its key needs a key: capability `idempotent`";
+        if self.is_beyond(field, self.around.capability.idempotent, message) {
+            return;
         }
         let Some(mut fields) = field.map() else {
             return;
         };
-        let (name, step) = self.question(&mut fields, "void");
+        let (name, step, window) = self.question(&mut fields, "void");
         self.comes_in_time(field, step.as_ref().map(|step| step.within));
+        has_time(&window, step.as_ref(), 0);
         let attempts = fields.or("attempts", DEFAULT_UNDOS, |field| {
             field.number("a number from 1 to 1000", 1..=MOST_ATTEMPTS)
         });
@@ -247,9 +274,12 @@ impl Reading<'_> {
     }
 
     fn callback(&mut self, field: &Field<'_>) {
-        if !self.around.capability.callback {
-            field.error("only an upstream with capability `callback` calls back");
-        } else if !self.around.calls_back {
+        let message = "only an upstream with capability `callback` calls back";
+        let can = self.around.capability.callback;
+        if self.is_beyond(field, can, message) {
+            return;
+        }
+        if can && !self.around.calls_back {
             // A profile says what there is; whether somebody listens is the config's to say.
             if self.around.profile == Some(field.at()) {
                 if let Some(mut fields) = field.map() {
@@ -297,12 +327,13 @@ impl Reading<'_> {
         })
     }
 
-    /// `name`, `lag`, `every` and `within`: what questions and undos have in common. `None` without a lag.
-    fn question(
+    /// `name`, `lag`, `every` and `within`: what questions and undos have in common. `None` without a lag. And
+    /// where its time is written.
+    fn question<'a>(
         &self,
-        fields: &mut Fields<'_>,
+        fields: &mut Fields<'a>,
         kind: &'static str,
-    ) -> (String, Option<LookUpPolicy>) {
+    ) -> (String, Option<LookUpPolicy>, Window<'a>) {
         let named = fields.take("name");
         let name = named
             .as_ref()
@@ -325,21 +356,21 @@ impl Reading<'_> {
         let default = DEFAULT_WITHIN
             .plus(lag.unwrap_or_default().percent(200))
             .plus(before);
-        let within = fields.or("within", default, duration);
-        if let (Some(field), Some(lag)) = (&lag_field, lag)
-            && lag >= within
-        {
-            field.error("the step is over before the lag is: `within` must be longer");
-        }
+        let within_field = fields.take("within");
+        let within = within_field.as_ref().and_then(duration);
         let step = lag.map(|lag| LookUpPolicy {
             name: StepName::new(name.clone()),
             lag,
             samples: NonZeroU32::MIN,
             every,
-            within,
+            within: within.unwrap_or(default),
             tells_forms: false,
         });
-        (name, step)
+        let window = Window {
+            within: within_field,
+            lag: lag_field,
+        };
+        (name, step, window)
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -365,6 +396,28 @@ impl Reading<'_> {
             0 => kind.to_owned(),
             others => format!("{kind}-{}", others.saturating_add(1)),
         }
+    }
+}
+
+/// Where the time of a step is written.
+struct Window<'a> {
+    within: Option<Field<'a>>,
+    lag: Option<Field<'a>>,
+}
+
+/// "Not found" never counts where the last sample that is needed comes after the step's time.
+fn has_time(window: &Window<'_>, step: Option<&LookUpPolicy>, samples: u32) {
+    let (Some(step), Some(field)) = (step, window.within.as_ref().or(window.lag.as_ref())) else {
+        return;
+    };
+    let pauses = step.every.from.0.saturating_mul(samples.into());
+    if step.lag >= step.within {
+        field.error("the step is over before the lag is: `within` must be longer");
+    } else if samples > 0 && step.lag.plus(Millis(pauses)) >= step.within {
+        field.error(
+            "the step is over before its samples are: `within` must be longer than `lag`, and `samples` \
+             times the pause `every.from` after it",
+        );
     }
 }
 

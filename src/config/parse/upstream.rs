@@ -85,7 +85,7 @@ fn merged(
     let limits = inherited.limits;
     let callbacks = fields
         .take("callbacks")
-        .and_then(|field| callbacks::callbacks(&field, &callers.principal, limits, taken))
+        .and_then(|field| callbacks::callbacks(&field, &callers.principal, profile, limits, taken))
         .map(Arc::new);
     let context = Context {
         mode,

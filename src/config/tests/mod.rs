@@ -7,6 +7,7 @@ mod mode;
 mod profiles;
 mod refusals;
 mod register;
+mod settling;
 
 use std::path::Path;
 use std::time::Duration;

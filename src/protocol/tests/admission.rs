@@ -162,8 +162,16 @@ fn a_newcomer_may_be_refused_instead_or_go_ahead_with_its_own_condition() {
     assert!(matches!(world.admit(&send), Ruling::Wait { .. }));
 
     let orders_itself = |ask: &Ask| ask.with(|a| a.policy.settle.capability.conditional = true);
+    // Nor does one to an upstream that would check a condition, if there were one.
     let mut world = World::new();
-    world.granted(&orders_itself(&Ask::fenced("alice", "107")));
+    let alice = orders_itself(&Ask::fenced("alice", "107"));
+    world.granted(&alice);
+    assert!(matches!(
+        world.admit(&orders_itself(&send)),
+        Ruling::Wait { .. }
+    ));
+    let mut world = World::new();
+    world.granted(&alice.with(|ask| ask.conditional = true));
     world.granted(&orders_itself(&send));
 }
 

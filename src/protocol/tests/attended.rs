@@ -95,7 +95,10 @@ fn no_person_has_sent_again_what_would_be_another_effect_or_an_older_one() {
         lost_world(|ask| ask.policy.settle.key.as_mut().unwrap().lifetime = None);
     forbidden(&mut world, &key, Parked::KeyTooOld);
 
-    let (mut world, key) = lost_world(|ask| ask.policy.settle.capability.conditional = true);
+    let (mut world, key) = lost_world(|ask| {
+        ask.policy.settle.capability.conditional = true;
+        ask.conditional = true;
+    });
     let ahead = Ask::fenced("bob", "108").with(|ask| {
         ask.conditional = true;
         ask.fence_policy().if_older_unsettled = IfOlderUnsettled::Send(Millis(1));

@@ -452,3 +452,40 @@ fn a_replay_that_is_recorded_twice_contradicts_nothing() {
     let weighed = world.called_back(true, Found::NotApplied);
     assert_eq!(weighed.effect, Effect::Nothing);
 }
+
+/// Somebody else said that it was applied: which attempt that was is only said where no other can have been.
+#[test]
+fn what_was_found_names_the_only_attempt_that_can_have_done_it() {
+    let ask = Ask::plain("k").with(|ask| ask.policy.order = Order::Free);
+    let found = |world: &mut World| {
+        let worth = world.called_back(false, Found::Applied(said(201))).worth;
+        assert_eq!(worth, Worth::Settled);
+        match &world.operations[&ask.key()].state {
+            State::Completed(completion) => completion.attempt,
+            other => panic!("{other:?}"),
+        }
+    };
+
+    let mut world = World::new();
+    let only = lost_in(&mut world, &ask);
+    assert_eq!(found(&mut world), Some(only.attempt));
+    // Its own answer comes after all, and is written twice.
+    for _ in 0..2 {
+        let recorded = world.record(&only, applied());
+        assert_eq!(recorded.effect, Effect::Nothing);
+    }
+
+    let mut world = World::new();
+    let denied = world.granted(&ask);
+    world.record(&denied, answer(429, AnswerClass::NotProcessed));
+    let second = lost_in(&mut world, &ask);
+    assert_eq!(found(&mut world), Some(second.attempt));
+
+    let mut world = World::new();
+    lost_in(&mut world, &ask);
+    let ResendReply::Granted(again) = world.resend(&ask.key()) else {
+        panic!()
+    };
+    world.record(&again, lost());
+    assert_eq!(found(&mut world), None);
+}

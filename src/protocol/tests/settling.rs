@@ -133,7 +133,10 @@ fn resends_end_with_the_key_the_bytes_the_count_or_the_order() {
     let (mut world, key) = uncertain(&|ask| ask.fenced = false);
     assert_eq!(forbidden(&mut world, &key), Parked::NotOrdered);
 
-    let (mut world, key) = uncertain(&|ask| ask.policy.settle.capability.conditional = true);
+    let (mut world, key) = uncertain(&|ask| {
+        ask.policy.settle.capability.conditional = true;
+        ask.conditional = true;
+    });
     let ahead = Ask::fenced("bob", "108").with(|ask| {
         ask.conditional = true;
         ask.fence_policy().if_older_unsettled = IfOlderUnsettled::Send(Millis(1));
@@ -148,6 +151,57 @@ fn resends_end_with_the_key_the_bytes_the_count_or_the_order() {
     let (mut world, key) = uncertain(&|_| {});
     world.fences.get_mut(&resource()).unwrap().incarnation = Incarnation(1);
     assert_eq!(forbidden(&mut world, &key), Parked::CutOff);
+}
+
+/// Contract §5: an upstream that orders by itself gets the same condition again, and no key. Judged per request.
+#[test]
+fn what_carries_its_condition_is_sent_again_without_a_key() {
+    let lost_again = |carries: bool| {
+        let ask = Ask::fenced("k", "107").with(|ask| {
+            ask.conditional = carries;
+            ask.policy.settle = SettlePolicy {
+                capability: Capability {
+                    conditional: true,
+                    ..Capability::default()
+                },
+                key: None,
+                steps: resends(2),
+            };
+        });
+        let mut world = World::new();
+        let first = world.granted(&ask);
+        world.record(&first, lost());
+        (world, ask.key())
+    };
+    let again = |world: &mut World, key: &OperationKey| match world.resend(key) {
+        ResendReply::Granted(grant) => grant,
+        other => panic!("{other:?}"),
+    };
+    let failed = || answer(412, AnswerClass::ConditionFailed);
+
+    let (mut world, key) = lost_again(true);
+    world.now_ms += 400 * 86_400_000;
+    let second = again(&mut world, &key);
+    // The first may have met it.
+    world.record(&second, failed());
+    assert_eq!(world.state(&key), "UNCERTAIN");
+    let third = again(&mut world, &key);
+    world.record(&third, applied());
+    assert_eq!(world.state(&key), "COMPLETED");
+
+    let (mut world, key) = lost_again(true);
+    for _ in 0..2 {
+        let grant = again(&mut world, &key);
+        world.record(&grant, failed());
+    }
+    let used_up = ResendReply::Forbidden(Parked::ResendsUsedUp);
+    assert_eq!(world.resend(&key), used_up);
+
+    let (mut world, key) = lost_again(false);
+    let no_step = ResendReply::Forbidden(Parked::NoStep);
+    assert_eq!(world.resend(&key), no_step);
+    // A person does not see more conditions in it either.
+    assert_eq!(world.attend(&key, true), no_step);
 }
 
 /// A resend of an earlier admission that turns out to have sent nothing gives nothing back to the

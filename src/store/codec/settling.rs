@@ -339,6 +339,7 @@ impl Field for NotKnown {
             Self::RequestNotKept => 11,
             Self::TwoForms => 12,
             Self::Voiding => 13,
+            Self::SeveralIncarnations => 14,
         });
         if let Self::Undecided(status) = self {
             status.put(writer);
@@ -361,6 +362,7 @@ impl Field for NotKnown {
             11 => Self::RequestNotKept,
             12 => Self::TwoForms,
             13 => Self::Voiding,
+            14 => Self::SeveralIncarnations,
             tag => {
                 return Err(Malformed::Variant {
                     of: "NotKnown",

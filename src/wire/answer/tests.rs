@@ -129,6 +129,19 @@ fn the_first_answer_passes_everything() {
     assert_eq!(reply.body, created().body.unwrap());
 }
 
+/// Whoever made the attempt waits for its answer, and gets what somebody else found in its place: it is told so.
+#[test]
+fn what_was_found_of_an_attempt_is_not_its_answer() {
+    let found = Completion {
+        provenance: Provenance::LookUp,
+        ..completed(Some(created()), Some(attempt(1)))
+    };
+    let reply = told(Some(&State::Completed(found)), &TIMEOUT, Listener::Sender);
+    assert_eq!(reply.status, 201);
+    assert_eq!(values(&reply, "fencepost-source"), ["stored"]);
+    assert_eq!(values(&reply, "fencepost-provenance"), ["look-up"]);
+}
+
 #[test]
 fn a_replay_has_the_same_answer_without_what_was_of_the_moment() {
     let completion = completed(Some(created()), Some(attempt(1)));

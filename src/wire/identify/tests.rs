@@ -323,6 +323,10 @@ fn a_request_is_conditional_only_with_a_condition_that_orders() {
     assert!(of("if-match", "\"v1\""));
     assert!(of("if-none-match", "*"));
     assert!(!of("if-match", "*"));
+    assert!(
+        !of("if-none-match", "\"v1\""),
+        "it holds again after every write but one"
+    );
     assert!(!of("x-other", "1"));
     let plain = Sent::to(keyed(false)).with("if-match", "\"v1\"");
     assert!(!plain.identify().unwrap().conditional, "not checked there");

@@ -18,6 +18,7 @@ mod evidence;
 mod expressions;
 mod hygiene;
 mod identity;
+mod incarnations;
 mod looking_up;
 mod lost_answer;
 mod meaning;

@@ -183,3 +183,51 @@ fn the_key_is_the_same_on_another_register_and_another_for_another_operation() {
     assert_ne!(key(&heads[0]), "k", "derived, not the caller's");
     assert_eq!(upstream.effects().len(), 2);
 }
+
+/// An upstream that orders by itself; two resends.
+const ORDERING: &str = r#"
+capability: [conditional]
+timeouts: { connect: 2s, response: 300ms, dispatch: 5s }
+effects:
+  - on: PUT /statements/{date}
+    once: "publish:{path.date}:{token.generation}"
+    settle: [ { send_again: { attempts: 2, backoff: { from: 10ms, to: 10ms } } } ]
+    fence:
+      resource: "statement:{path.date}"
+      token: { header: Fencing-Token, mode: require }
+"#;
+
+/// Contract §5: the same condition is sent again (2xx: applied, 412: nobody knows). Judged per request: without one
+/// nothing is.
+#[test]
+fn a_condition_is_sent_again_where_there_is_one() {
+    let id = "publish:2026-09-13:107";
+    let only_new = |proxy: &Proxy| publish(proxy, "107", "{}").field("if-none-match", "*");
+
+    let upstream = Upstream::start(Keys::Ignored);
+    let proxy = Proxy::start(Setup::new(upstream.address(), ORDERING));
+    // It never arrives whole.
+    upstream.next(Script::cut_request_after(60));
+    let told = only_new(&proxy).send();
+    assert_eq!(told.status, 201, "{}", told.text());
+    let heads = upstream.heads();
+    assert_eq!(heads.len(), 2);
+    assert_eq!(heads[1].fields.first("if-none-match"), Some("*"));
+    assert_eq!(heads[1].fields.first("idempotency-key"), None);
+
+    // It arrived, and its own effect is what the condition meets.
+    let upstream = Upstream::start(Keys::Ignored);
+    let proxy = Proxy::start(Setup::new(upstream.address(), ORDERING));
+    upstream.next(Script::lose_answer());
+    (0..2).for_each(|_| upstream.next(Script::refuse(412, "{}")));
+    only_new(&proxy).send();
+    until_state(&proxy, id, "NEEDS_ATTENTION");
+    assert_eq!((upstream.heads().len(), upstream.effects().len()), (3, 1));
+
+    let upstream = Upstream::start(Keys::Ignored);
+    let proxy = Proxy::start(Setup::new(upstream.address(), ORDERING));
+    upstream.next(Script::lose_answer());
+    publish(&proxy, "107", "{}").send();
+    until_state(&proxy, id, "NEEDS_ATTENTION");
+    assert_eq!(upstream.heads().len(), 1);
+}

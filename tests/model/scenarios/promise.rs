@@ -4,7 +4,7 @@ use fencepost::protocol::policy::{IfOlderUnsettled, KeyValue};
 use fencepost::protocol::time::Millis;
 
 use super::super::scenario::{
-    Budget, Call, Handling, Scenario, TICK_MS, conditional, idempotent, opaque,
+    Budget, Call, Handling, Scenario, TICK_MS, conditional, conditional_again, idempotent, opaque,
 };
 
 const ODD: &[Handling] = &[
@@ -28,6 +28,8 @@ pub(super) fn all() -> Vec<Scenario> {
         odd("odd answers, remembered", |call| call).remembers_refusals(),
         conditions(),
         condition_of_a_repeat(),
+        condition_again(),
+        no_condition_again(),
         lifetime(),
         lost_replies(),
         false_death(),
@@ -202,6 +204,42 @@ fn condition_of_a_repeat() -> Scenario {
             verdicts: 1,
             ..Budget::default()
         })
+}
+
+/// The condition is sent again: it no longer holds where it was met, by the first attempt or by Bob.
+fn condition_again() -> Scenario {
+    let call = |who, id, generation| {
+        Call::new(who, id, generation)
+            .settle(conditional_again())
+            .with(|call| call.condition = Some(0))
+            .fence(|fence| fence.if_older_unsettled = IfOlderUnsettled::Send(Millis(TICK_MS)))
+    };
+    let calls = vec![call("Alice", 'a', 1).grants(2), call("Bob", 'b', 2).at(1)];
+    let about = "answers of a conditional upstream are lost, and the requests sent again";
+    Scenario::new("condition again", about, calls)
+        .horizon(3)
+        .budget(Budget {
+            crashes: 1,
+            losses: 1,
+            ..Budget::default()
+        })
+        .one_resend()
+}
+
+/// The upstream would check a condition, if there were one.
+fn no_condition_again() -> Scenario {
+    let call = Call::new("Alice", 'a', 1)
+        .settle(conditional_again())
+        .grants(2);
+    let about = "a request without its condition is not sent again to a conditional upstream";
+    Scenario::new("no condition again", about, vec![call])
+        .horizon(3)
+        .budget(Budget {
+            losses: 1,
+            verdicts: 1,
+            ..Budget::default()
+        })
+        .one_resend()
 }
 
 /// The margin is a fifth of the lifetime: a tick and a bit, of six.

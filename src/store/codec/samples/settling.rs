@@ -132,6 +132,7 @@ fn not_known() -> impl Strategy<Value = NotKnown> {
             Just(NotKnown::RequestNotKept),
             Just(NotKnown::TwoForms),
             Just(NotKnown::Voiding),
+            Just(NotKnown::SeveralIncarnations),
         ],
     ]
 }
