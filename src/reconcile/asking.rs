@@ -39,7 +39,7 @@ pub(super) struct Ready {
     pub(super) asked: Arc<Asked>,
     pub(super) protect: Arc<Protect>,
     /// Where the key stood, if in a header.
-    key_header: Option<HeaderName>,
+    pub(super) key_header: Option<HeaderName>,
 }
 
 impl Reconciler {
@@ -198,7 +198,7 @@ impl Reconciler {
     }
 
     /// The answer to a question, with whichever credential gets one.
-    pub(super) async fn answer(
+    async fn answer(
         &self,
         gateway: &Gateway,
         ready: &Ready,
@@ -306,7 +306,7 @@ fn only_of_steps(gateway: &Gateway, operation: &Operation) -> Result<Arc<Protect
     }
 }
 
-fn is_refused(answer: &Answer) -> bool {
+pub(super) fn is_refused(answer: &Answer) -> bool {
     matches!(answer.status, 401 | 403)
 }
 

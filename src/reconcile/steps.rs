@@ -24,13 +24,14 @@ use crate::protocol::policy::KeyPolicy;
 use crate::protocol::steps::StepIndex;
 use crate::protocol::time::Millis;
 use crate::store::{Resent, StoreError};
+use crate::upstream::Unreachable;
 
 /// How long a listener may take to close and record its end.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Pause before an upstream that is away is asked again, in milliseconds; where it stays away, it is left
-/// alone for longer.
-const AWAY_FIRST: u64 = 1_000;
+/// Pause after a step that could not be taken and used nothing up. An upstream that stays away is left alone for
+/// longer.
+pub(super) const SOON: Millis = Millis(1_000);
 
 /// Longest pause between two tries to reach an upstream that is away.
 const AWAY: Duration = Duration::from_secs(30);
@@ -174,7 +175,7 @@ impl Reconciler {
             return self.undo(gateway, stored, step).await;
         }
         Ok(match self.ask(gateway, stored, step).await? {
-            None => After::Later(Millis(AWAY_FIRST)),
+            None => After::Later(SOON),
             Some(weighed) if is_settled(weighed.state.as_ref()) => After::Done,
             Some(_) => After::Again,
         })
@@ -234,14 +235,7 @@ impl Reconciler {
         let connection = match gateway.pool.reserve().await {
             Ok(connection) => connection,
             Err(unreachable) => {
-                let now = self.dispatcher.clock.now().boottime;
-                self.breaker_of(&key.upstream).failed(now);
-                tracing::warn!(
-                    operation = %key.id,
-                    upstream = %key.upstream,
-                    error = %unreachable,
-                    "the upstream is away; settling waits"
-                );
+                self.note_away(key, &unreachable);
                 let pause = Millis(u64::try_from(away.as_millis()).unwrap_or(u64::MAX));
                 *away = (*away * 2).min(AWAY);
                 return Ok(After::Later(pause));
@@ -289,6 +283,18 @@ impl Reconciler {
                 Ok(After::Done)
             }
         }
+    }
+
+    /// No connection could be had.
+    pub(super) fn note_away(&self, key: &OperationKey, why: &Unreachable) {
+        let now = self.dispatcher.clock.now().boottime;
+        self.breaker_of(&key.upstream).failed(now);
+        tracing::warn!(
+            operation = %key.id,
+            upstream = %key.upstream,
+            error = %why,
+            "the upstream is away; settling waits"
+        );
     }
 
     /// What an attempt shows of how its upstream fares.
