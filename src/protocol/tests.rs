@@ -358,6 +358,7 @@ fn idempotent() -> SettlePolicy {
             placing: None,
         }),
         steps: resends(3),
+        way: None,
     }
 }
 
@@ -374,6 +375,7 @@ fn opaque() -> SettlePolicy {
         capability: Capability::default(),
         key: None,
         steps: Steps::none(),
+        way: None,
     }
 }
 

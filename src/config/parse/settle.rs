@@ -9,7 +9,8 @@
 use std::num::NonZeroU32;
 
 use super::asking;
-use crate::config::asking::Asking;
+use crate::config::asking::{Asking, Query};
+use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
 use crate::config::problems::Place;
 use crate::config::scalar::{self, DURATION};
@@ -46,6 +47,8 @@ pub(super) struct Around<'a> {
     pub(super) path: Option<&'a PathTemplate>,
     /// Does anybody listen for the upstream's callbacks?
     pub(super) calls_back: bool,
+    /// What selects an account or a caller.
+    pub(super) principal: &'a [PrincipalPart],
     /// Where everything stands that a profile brings.
     pub(super) profile: Option<Place>,
 }
@@ -157,9 +160,7 @@ impl Reading<'_> {
         let samples_count = fields.or("samples", DEFAULT_SAMPLES, samples);
         let tells_forms = fields.or("tells_forms", false, Field::boolean);
         let asked = asking::look_up(&mut fields, name, self.around.path);
-        if !self.keep {
-            asking::needs_nothing_stored(field, asked.as_ref().map(|asked| &asked.query));
-        }
+        self.check_query(field, asked.as_ref().map(|asked| &asked.query));
         fields.finish();
         if let (Some(step), Some(asked)) = (step, asked) {
             self.asking.look_ups.push(asked);
@@ -186,6 +187,7 @@ impl Reading<'_> {
         let (name, step) = self.question(&mut fields, "compare");
         let samples_count = fields.or("samples", DEFAULT_SAMPLES, samples);
         let asked = asking::compare(&mut fields, name, self.around.path);
+        asking::stands_in_for_its_account(field, asked.credential.as_ref(), self.around.principal);
         fields.finish();
         if let Some(step) = step {
             self.asking.compares.push(asked);
@@ -210,9 +212,7 @@ impl Reading<'_> {
             field.number("a number from 1 to 1000", 1..=MOST_ATTEMPTS)
         });
         let asked = asking::undo(&mut fields, name, self.around.path);
-        if !self.keep {
-            asking::needs_nothing_stored(field, asked.as_ref().map(|asked| &asked.query));
-        }
+        self.check_query(field, asked.as_ref().map(|asked| &asked.query));
         fields.finish();
         if let (Some(step), Some(asked)) = (step, asked) {
             self.asking.voids.push(asked);
@@ -246,6 +246,16 @@ impl Reading<'_> {
         fields.finish();
         self.steps
             .push(SettleStep::Callback(CallbackPolicy { within }));
+    }
+
+    fn check_query(&self, field: &Field<'_>, query: Option<&Query>) {
+        let principal = self.around.principal;
+        let own = query.and_then(|query| query.credential.as_ref());
+        if self.keep {
+            asking::stands_in_for_its_account(field, own, principal);
+        } else {
+            asking::needs_nothing_stored(field, query, principal);
+        }
     }
 
     /// `name`, `lag`, `every` and `within`: what questions and undos have in common. `None` without a lag.
