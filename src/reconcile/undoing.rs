@@ -26,8 +26,10 @@ use crate::wire::problem;
 use crate::wire::question::Bearing;
 
 use super::Reconciler;
-use super::asking::{Ready, is_refused, look_into, ready};
+use super::asking::{Ready, first_bearing, is_refused, look_into, may_stand_in, ready};
 use super::steps::{After, SOON};
+
+const NOT_SAID: &str = "held back: the config in force does not say how to undo it, or what it says cannot be made of it";
 
 /// A request that undoes, found out before an undo begins: one that has begun forbids everything else.
 struct Prepared {
@@ -47,13 +49,13 @@ impl Reconciler {
     ) -> Result<After, StoreError> {
         let operation = stored.operation;
         let Some(prepared) = prepared(gateway, &operation, stored.request, step) else {
-            super::steps::hold_back(&operation.key, "the config no longer says how to undo it");
+            self.hold_back(&operation.key, NOT_SAID).await?;
             return Ok(After::Done);
         };
         let connection = match gateway.pool.reserve().await {
             Ok(connection) => connection,
             Err(unreachable) => {
-                self.note_away(&operation.key, &unreachable);
+                self.note_away(&operation.key, &unreachable).await?;
                 return Ok(After::Later(SOON));
             }
         };
@@ -85,10 +87,8 @@ impl Reconciler {
             }
             Voiding::TooEarly(left) => Ok(After::Later(left.max(Millis(1)))),
             Voiding::NotNow | Voiding::Settled(_) => Ok(After::Done),
-            Voiding::Forbidden(why) => {
-                self.park(&operation, why).await?;
-                Ok(After::Done)
-            }
+            // What changed since the plan is in the record: another step may still help.
+            Voiding::Forbidden(_) => Ok(After::Later(SOON)),
         }
     }
 
@@ -232,12 +232,11 @@ fn prepared(
         let request = ready.asked.question(&undo.query, bearing, None, header);
         Outbound::new(&gateway.endpoint, &request.ok()?).ok()
     };
-    let has_own = undo.query.credential.is_some();
-    let (first, second) = match ready.asked.request() {
-        Some(_) if has_own => (outbound(Bearing::Stored)?, outbound(Bearing::StandIn)),
-        Some(_) => (outbound(Bearing::Stored)?, None),
-        None => (outbound(Bearing::StandIn)?, None),
-    };
+    let first = first_bearing(gateway, &ready)?;
+    let has_second =
+        first == Bearing::Stored && may_stand_in(gateway, undo.query.credential.as_ref());
+    let second = has_second.then(|| outbound(Bearing::StandIn)).flatten();
+    let first = outbound(first)?;
     Some(Prepared {
         ready,
         first,

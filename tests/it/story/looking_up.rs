@@ -236,6 +236,30 @@ fn a_credential_that_has_expired_is_stood_in_for() {
     assert_eq!(upstream.effects().len(), 1);
 }
 
+/// Another account's key may be asked with, and sees nothing of this one's payments. So it is not asked with where
+/// the own one is valid and only may not ask.
+#[test]
+fn a_credential_that_may_not_ask_is_not_stood_in_for() {
+    let standing_in = LISTING
+        .replace(
+            "          lag: 1s",
+            "          credential: { value: \"Bearer another's\" }\n          lag: 300ms",
+        )
+        .replace("within: 20s", "within: 3s");
+    let upstream = Upstream::start(Keys::Ignored);
+    let proxy = Proxy::start(Setup::new(upstream.address(), &standing_in));
+    upstream.when_asked(|_, head, _| match head.fields.first("authorization") {
+        Some("Bearer another's") => json_answer(200, r#"{"items":[]}"#),
+        _ => json_answer(403, "{}"),
+    });
+    upstream.next(Script::lose_answer());
+    pay(&proxy, "k", PAYMENT)
+        .field("authorization", "Bearer own")
+        .send();
+    until_state(&proxy, "k", "NEEDS_ATTENTION");
+    assert_eq!(upstream.effects().len(), 1);
+}
+
 /// Undone by its key where nobody knows. Connecting and dispatching have the limits that they have by default.
 const UNDONE: &str = r#"
 capability: [idempotent, query]
