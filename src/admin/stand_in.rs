@@ -439,6 +439,7 @@ fn policy(value: KeyValue) -> Policy {
                 placing: None,
             }),
             steps: Steps::none(),
+            way: None,
         },
         timeouts: Timeouts {
             dispatch: Millis(5_000),

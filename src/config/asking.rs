@@ -9,6 +9,7 @@
 use http::{HeaderName, HeaderValue};
 
 use super::callbacks::FoundOutcome;
+use super::callers::PrincipalPart;
 use super::secret::Secret;
 use crate::expression::{FoundCondition, Member, Pick, Reference, Template};
 
@@ -110,6 +111,17 @@ pub struct Credential {
     pub header: HeaderName,
     /// What it carries.
     pub value: Secret,
+}
+
+impl Credential {
+    /// Does a request that it stands in for still say whose account it is about? What tells accounts apart must
+    /// go along, and not be what this replaces.
+    pub fn leaves(&self, principal: &[PrincipalPart]) -> bool {
+        principal.iter().all(|part| match part {
+            PrincipalPart::Header(name) => *name != self.header,
+            PrincipalPart::Certificate(_) => false,
+        })
+    }
 }
 
 /// How the next page is found.

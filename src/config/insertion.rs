@@ -8,11 +8,11 @@
 
 use std::fmt;
 
-use http::HeaderName;
+use http::{HeaderName, Uri};
 use ring::digest;
 
 use crate::expression::{GraphQl, JsonPointer, Member};
-use crate::protocol::policy::{KeyPolicy, KeyValue, Placing};
+use crate::protocol::policy::{Destination, KeyPolicy, KeyValue, Placing};
 
 /// Where in a request a text goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,6 +147,20 @@ impl KeyRule {
     }
 }
 
+/// Where an upstream is, as one number: however its URL is written.
+pub(super) fn destination(url: &Uri) -> Destination {
+    let scheme = url.scheme_str().unwrap_or_default();
+    let usual = if scheme == "http" { 80 } else { 443 };
+    let host = url.host().unwrap_or_default().to_ascii_lowercase();
+    let port = url.port_u16().unwrap_or(usual);
+    Destination(number(&format!("destination 1\n{scheme}\n{host}\n{port}")))
+}
+
+fn number(text: &str) -> u64 {
+    let digest = digest::digest(&digest::SHA256, text.as_bytes());
+    u64::from_be_bytes(digest.as_ref().first_chunk().copied().unwrap_or_default())
+}
+
 impl Insert {
     /// Only this key.
     pub fn of_key(key: Option<KeyRule>) -> Self {
@@ -172,10 +186,7 @@ impl Insert {
             format!("\nreference {slot} {keeps:?} {:?}", reference.value)
         });
         let parts: Vec<String> = key.chain(references).collect();
-        let text = format!("placing 1{}", parts.concat());
-        let digest = digest::digest(&digest::SHA256, text.as_bytes());
-        let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
-        Placing(u64::from_be_bytes(first))
+        Placing(number(&format!("placing 1{}", parts.concat())))
     }
 }
 
@@ -231,6 +242,27 @@ mod tests {
                 assert_eq!(same, index == other_index, "{one:?} {other:?}");
             }
         }
+    }
+
+    #[test]
+    fn one_place_is_one_number_however_it_is_written() {
+        let of = |url: &str| destination(&url.parse().unwrap());
+        assert_eq!(
+            of("https://api.example.com"),
+            of("https://API.example.com:443/")
+        );
+        assert_eq!(of("http://a"), of("http://a:80"));
+        let others = ["http://a", "https://a", "http://b", "http://a:81"];
+        for (index, one) in others.iter().enumerate() {
+            for (other_index, other) in others.iter().enumerate() {
+                assert_eq!(of(one) == of(other), index == other_index, "{one} {other}");
+            }
+        }
+        // Recorded, like the others.
+        assert_eq!(
+            of("https://api.example.com"),
+            Destination(9_891_890_082_706_875_645)
+        );
     }
 
     /// Recorded: if this fails, unsettled operations would be held back after an upgrade.

@@ -19,14 +19,14 @@ use super::callers::{ListenTls, PrincipalPart};
 use super::database::DatabaseUrl;
 use super::encryption::EncryptionKey;
 use super::errors::ErrorShape;
-use super::insertion::{Insert, KeyRule};
+use super::insertion::{self, Insert, KeyRule};
 use super::secret::Secret;
 use crate::expression::{
     Member, Missing, PathParams, PathTemplate, RequestFacts, RequestPath, Template, WhyMissing,
 };
-use crate::protocol::ids::{Tenant, TokenSource, UpstreamId};
+use crate::protocol::ids::{EffectName, Tenant, TokenSource, UpstreamId};
 use crate::protocol::operation::IdentityOrigin;
-use crate::protocol::policy::{Capability, Placing, Policy, Timeouts};
+use crate::protocol::policy::{Capability, Destination, Placing, Policy, Timeouts};
 use crate::protocol::time::Millis;
 
 /// A whole config.
@@ -342,6 +342,9 @@ pub enum Route<'a> {
     },
 }
 
+/// What the rules are called for requests that no effect matches.
+pub(super) const UNLISTED: &str = "unlisted";
+
 impl Upstream {
     /// What becomes of a request. Safe methods that no effect lists pass. A path that would be an
     /// effect only for a server that takes `%2F` for a slash is denied.
@@ -366,7 +369,7 @@ impl Upstream {
             (None, Unlisted::Pass) => Route::Pass,
             (None, Unlisted::Deny) => Route::Deny,
             (None, Unlisted::Protect(protect)) => Route::Protect {
-                name: "unlisted",
+                name: UNLISTED,
                 protect,
                 params: PathParams::default(),
             },
@@ -382,6 +385,20 @@ impl Upstream {
     /// The ways in which its effects put things into their requests.
     pub fn placings(&self) -> impl Iterator<Item = Placing> {
         self.protects().map(|protect| protect.insert.placing())
+    }
+
+    /// Where it is, as one number.
+    pub fn destination(&self) -> Destination {
+        insertion::destination(&self.url)
+    }
+
+    /// The rules of the effect of that name; the first of it counts.
+    pub fn protect_named(&self, name: &EffectName) -> Option<&Arc<Protect>> {
+        let is_it = |protect: &&Arc<Protect>| {
+            let way = protect.policy.settle.way.as_ref();
+            way.is_some_and(|way| way.effect == *name)
+        };
+        self.protects().find(is_it)
     }
 
     /// The rules of all its effects.

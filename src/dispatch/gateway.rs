@@ -215,6 +215,11 @@ impl Load {
         before.is_none_or(|before| before == self.insert.placing())
     }
 
+    /// What would be put into it.
+    pub fn insert(&self) -> &Insert {
+        &self.insert
+    }
+
     /// For a caller that takes an answer which is too large to keep, as it comes.
     pub fn passing_on(self, passes_on: bool) -> Self {
         Self { passes_on, ..self }

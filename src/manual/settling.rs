@@ -50,7 +50,8 @@
 //!
 //! `look_up` asks by GET or POST, at the endpoint and with the credential that the operation was sent with; nothing of
 //! the effect goes along (no key, no condition, no signature, no content). A `credential` of the config's stands
-//! in where that one is refused (401, 403), or is not kept. There are three answers:
+//! in where that one is refused (401), or is not kept, and only where it sees the same account: where the upstream has a
+//! `principal`, that must go along from the stored request, in another header. There are three answers:
 //!
 //! - **applied** settles at once, whenever it comes, also what was NOT_APPLIED or waits for a person. Callers get
 //!   `outcome`, marked `Fencepost-Provenance: look-up`.

@@ -67,6 +67,10 @@ text_id! {
     TokenSource
 }
 text_id! {
+    /// The rules of an effect as the config names them.
+    EffectName
+}
+text_id! {
     /// A settle step as the config names it, unique within its effect.
     StepName
 }

@@ -5,6 +5,7 @@
 //!
 //! What it does not do: read a config file (`config`), or apply the rules (`decide`, `plan`).
 
+use super::ids::EffectName;
 use super::outcome::AnswerClass;
 use super::steps::Steps;
 use super::time::Millis;
@@ -122,6 +123,22 @@ pub enum KeyValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placing(pub u64);
 
+/// Where requests go, as one number: another one means another place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Destination(pub u64);
+
+/// How an effect went out, by the config that admitted it. What a config says later is about it only if its
+/// requests would go out the same way: elsewhere, or by another text, nothing would be found of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Way {
+    /// Its rules.
+    pub effect: EffectName,
+    /// Where it went.
+    pub destination: Destination,
+    /// What was put into it, a key or not.
+    pub placing: Placing,
+}
+
 /// How an upstream remembers keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyPolicy {
@@ -145,6 +162,8 @@ pub struct SettlePolicy {
     pub key: Option<KeyPolicy>,
     /// The steps, in order; a person comes after the last.
     pub steps: Steps,
+    /// How it went out; `None` in records that are older, and where no config was.
+    pub way: Option<Way>,
 }
 
 /// Time limits of one attempt.

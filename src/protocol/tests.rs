@@ -389,6 +389,7 @@ fn idempotent() -> SettlePolicy {
             placing: None,
         }),
         steps: resends(3),
+        way: None,
     }
 }
 
@@ -405,6 +406,7 @@ fn opaque() -> SettlePolicy {
         capability: Capability::default(),
         key: None,
         steps: Steps::none(),
+        way: None,
     }
 }
 

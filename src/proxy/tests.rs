@@ -45,6 +45,7 @@ mod classes;
 mod commits;
 mod oversized;
 mod races;
+mod settled;
 mod together;
 mod unsettled;
 

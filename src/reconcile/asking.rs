@@ -1,8 +1,8 @@
 //! The questions of settle steps: asked, read page by page, and what they found recorded.
 //!
 //! What always holds: a question goes to the upstream of the intent, with the credential of the intent; the
-//! config's own stands in only where that one was refused or is not kept. What is recorded says when it was
-//! asked, *before* the question left. An upstream that cannot be reached uses nothing up; whatever else
+//! config's own stands in only where that one was refused or is not kept, and sees the same account. What is
+//! recorded says when it was asked, *before* the question left. An upstream that cannot be reached uses nothing up; whatever else
 //! happens is a finding, at worst "not known", with its reason.
 //!
 //! What it does not do: count findings (`protocol::weigh`), or look into answers (`wire::findings`).
@@ -26,6 +26,8 @@ use crate::wire::keys;
 use crate::wire::question::{Asked, Bearing};
 
 use super::Reconciler;
+use super::steps::AWAY;
+use super::way::{is_elsewhere, is_put_in_as};
 
 /// What a question came to.
 pub(super) enum Came {
@@ -40,7 +42,7 @@ pub(super) struct Ready {
     pub(super) asked: Arc<Asked>,
     pub(super) protect: Arc<Protect>,
     /// Where the key stood, if in a header.
-    key_header: Option<HeaderName>,
+    pub(super) key_header: Option<HeaderName>,
 }
 
 impl Reconciler {
@@ -65,6 +67,7 @@ impl Reconciler {
                         error = %why,
                         "the upstream is away; it is asked later"
                     );
+                    self.say(&operation.key, AWAY).await?;
                     return Ok(None);
                 }
             },
@@ -192,14 +195,15 @@ impl Reconciler {
             None => Err(Came::Found(Found::NotKnown(NotKnown::RequestNotKept))),
         };
         let first = asked(None).await?;
-        if is_refused(&first) && stand_in.is_some() {
-            return asked(stand_in).await;
+        match stand_in.filter(|own| own.leaves(&gateway.config.principal)) {
+            Some(own) if is_refused(&first) => asked(Some(own)).await,
+            Some(_) | None => Ok(first),
         }
-        Ok(first)
     }
 
-    /// The answer to a question, with whichever credential gets one.
-    pub(super) async fn answer(
+    /// The answer to a question, with whichever credential gets one. One that may see another account's
+    /// operations gets none: a config that has it is refused, but what is settled may be of one before.
+    async fn answer(
         &self,
         gateway: &Gateway,
         ready: &Ready,
@@ -215,14 +219,17 @@ impl Reconciler {
             }
             Err(_missing) => Err(Came::Found(Found::NotKnown(NotKnown::ConditionFailed))),
         };
-        if ready.asked.request().is_none() {
-            return ask(Bearing::StandIn).await;
+        match first_bearing(gateway, ready) {
+            None => Err(Came::Found(Found::NotKnown(NotKnown::RequestNotKept))),
+            Some(Bearing::StandIn) => ask(Bearing::StandIn).await,
+            Some(Bearing::Stored) => {
+                let first = ask(Bearing::Stored).await?;
+                if is_refused(&first) && may_stand_in(gateway, query.credential.as_ref()) {
+                    return ask(Bearing::StandIn).await;
+                }
+                Ok(first)
+            }
         }
-        let first = ask(Bearing::Stored).await?;
-        if is_refused(&first) && query.credential.is_some() {
-            return ask(Bearing::StandIn).await;
-        }
-        Ok(first)
     }
 
     async fn sent(
@@ -259,8 +266,23 @@ impl Reconciler {
     }
 }
 
-/// What can be asked about an operation, by the config in force. The route is that of its stored request;
-/// without one, that of the only effect that has a step of that name.
+/// Who asks first; `None`: nobody can. Without the stored request nothing says whose account it was.
+pub(super) fn first_bearing(gateway: &Gateway, ready: &Ready) -> Option<Bearing> {
+    match ready.asked.request() {
+        Some(_) => Some(Bearing::Stored),
+        None if gateway.config.principal.is_empty() => Some(Bearing::StandIn),
+        None => None,
+    }
+}
+
+/// Does the config's own credential see the account of the stored request?
+pub(super) fn may_stand_in(gateway: &Gateway, own: Option<&Credential>) -> bool {
+    own.is_some_and(|own| own.leaves(&gateway.config.principal))
+}
+
+/// What can be asked about an operation, by the config in force. The rules are those of the route of its stored
+/// request; without one, those that it was admitted by. Rules by which it would have gone out another way say
+/// nothing of it: elsewhere, or by another text, there is nothing to be found.
 pub(super) fn ready(
     gateway: &Gateway,
     operation: &Operation,
@@ -272,8 +294,17 @@ pub(super) fn ready(
             let (protect, params) = route.ok_or(NotKnown::NotConfigured)?;
             (protect, Some((request, params)))
         }
-        None => (only_of_steps(gateway, operation)?, None::<(_, PathParams)>),
+        None => {
+            let way = operation.settle.way.as_ref();
+            let way = way.ok_or(NotKnown::RequestNotKept)?;
+            let protect = gateway.config.protect_named(&way.effect);
+            let protect = protect.ok_or(NotKnown::NotConfigured)?;
+            (Arc::clone(protect), None::<(_, PathParams)>)
+        }
     };
+    if is_elsewhere(operation, &gateway.config) || !is_put_in_as(operation, &protect.insert) {
+        return Err(NotKnown::NotConfigured);
+    }
     let rule = protect.insert.key.as_ref();
     let named = Named {
         key: &operation.key,
@@ -294,27 +325,9 @@ pub(super) fn ready(
     })
 }
 
-/// The one effect whose steps are called as the operation's.
-fn only_of_steps(gateway: &Gateway, operation: &Operation) -> Result<Arc<Protect>, NotKnown> {
-    let names = |protect: &Protect| {
-        let steps = operation.settle.steps.iter();
-        steps.into_iter().all(|(_, step)| match step {
-            SettleStep::LookUp(policy) => protect.asking.look_up(policy.name.as_str()).is_some(),
-            SettleStep::Compare(policy) => protect.asking.compare(policy.name.as_str()).is_some(),
-            SettleStep::Void(policy) => protect.asking.undo(policy.name.as_str()).is_some(),
-            SettleStep::SendAgain(_) | SettleStep::Callback(_) => true,
-        })
-    };
-    let mut all = gateway.config.protects().filter(|protect| names(protect));
-    match (all.next(), all.next()) {
-        (Some(only), None) => Ok(Arc::clone(only)),
-        (None, _) => Err(NotKnown::NotConfigured),
-        (Some(_), Some(_)) => Err(NotKnown::RequestNotKept),
-    }
-}
-
-fn is_refused(answer: &Answer) -> bool {
-    matches!(answer.status, 401 | 403)
+/// 403 says that its account may not ask this, and that of another one might is no answer for it.
+pub(super) fn is_refused(answer: &Answer) -> bool {
+    answer.status == 401
 }
 
 /// Off the async workers: conditions may take long. `None`: a fault of ours, and nobody knows.

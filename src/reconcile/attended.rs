@@ -8,7 +8,8 @@
 //! What it does not do: wait for an upstream that is away; the person can ask again.
 
 use super::Reconciler;
-use super::steps::{OTHERWISE, is_sent_otherwise};
+use super::resending::OTHERWISE;
+use super::way::is_sent_otherwise;
 use crate::protocol::command::{Attended, Resend};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Operation, Parked, State};

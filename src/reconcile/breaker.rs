@@ -6,8 +6,9 @@
 //!
 //! What it does not do: hold up callers' own requests, or count against a step: waiting uses nothing up.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::standing::Watch;
 use crate::protocol::time::{BootInstant, Millis};
 
 /// So many failures in a row, and it is left alone.
@@ -34,28 +35,73 @@ struct State {
 
 /// May it be tried?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Yes.
-    Now,
+enum Turn {
+    /// Yes. Where somebody tries for all: with what the others wait for.
+    Now(Option<Only>),
     /// Not before so much later.
     After(Millis),
+}
+
+/// The turn of the one who tries for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Only {
+    since: BootInstant,
+    failures: u32,
+    alone_until: BootInstant,
+}
+
+/// A turn to go to an upstream. Dropped without an exchange, it is the next one's.
+pub(super) struct TurnThere {
+    watch: Arc<Watch>,
+    only: Option<Only>,
+}
+
+impl TurnThere {
+    /// One, or for how long nobody gets any.
+    pub(super) fn take(watch: Arc<Watch>, now: BootInstant) -> Result<Self, Millis> {
+        match watch.breaker.turn(now) {
+            Turn::Now(only) => Ok(Self { watch, only }),
+            Turn::After(left) => Err(left),
+        }
+    }
+}
+
+impl Drop for TurnThere {
+    fn drop(&mut self) {
+        if let Some(only) = self.only {
+            self.watch.breaker.give_back(only);
+        }
+    }
 }
 
 impl Breaker {
     /// May somebody try now? Where it is left alone, the one who is told "now" tries for all: the others
     /// wait for what he finds.
-    pub(super) fn turn(&self, now: BootInstant) -> Turn {
+    fn turn(&self, now: BootInstant) -> Turn {
         let mut state = self.state();
         let Some(until) = state.alone_until else {
-            return Turn::Now;
+            return Turn::Now(None);
         };
         let left = until.since(now);
         if left > Millis::default() {
             return Turn::After(left);
         }
         // Should he never come back, the next one goes after the same pause.
-        state.alone_until = Some(now.after(pause(state.failures)));
-        Turn::Now
+        let alone_until = now.after(pause(state.failures));
+        state.alone_until = Some(alone_until);
+        Turn::Now(Some(Only {
+            since: now,
+            failures: state.failures,
+            alone_until,
+        }))
+    }
+
+    /// A turn of which no exchange came: nobody knows more than before.
+    fn give_back(&self, only: Only) {
+        let mut state = self.state();
+        if state.failures == only.failures && state.alone_until == Some(only.alone_until) {
+            state.alone_until = Some(only.since);
+        }
     }
 
     /// It answered, whatever it said.
@@ -104,11 +150,35 @@ mod tests {
         breaker
     }
 
+    fn goes(breaker: &Breaker, now: BootInstant) -> bool {
+        matches!(breaker.turn(now), Turn::Now(_))
+    }
+
+    /// Whoever goes for all and finds that there is nothing to send takes nobody's time.
+    #[test]
+    fn a_turn_without_an_exchange_is_the_next_ones() {
+        let watch = Arc::new(Watch::default());
+        (0..FAILURES).for_each(|_| watch.breaker.failed(START));
+        let later = START.after(SHORTEST);
+        let take = || TurnThere::take(Arc::clone(&watch), later);
+        let unused = take().ok();
+        assert!(unused.is_some());
+        assert_eq!(take().err(), Some(SHORTEST), "meanwhile nobody else goes");
+        drop(unused);
+        let used = take().ok();
+        assert!(used.is_some());
+        watch.breaker.failed(later);
+        drop(used);
+        assert_eq!(take().err(), Some(Millis(2_000)), "that was an exchange");
+        watch.breaker.answered();
+        assert!(take().is_ok());
+    }
+
     #[test]
     fn a_few_failures_stop_nobody() {
         let breaker = failing(FAILURES - 1);
-        assert_eq!(breaker.turn(START), Turn::Now);
-        assert_eq!(breaker.turn(START), Turn::Now);
+        assert_eq!(breaker.turn(START), Turn::Now(None));
+        assert_eq!(breaker.turn(START), Turn::Now(None));
     }
 
     #[test]
@@ -116,7 +186,7 @@ mod tests {
         let breaker = failing(FAILURES);
         assert_eq!(breaker.turn(START), Turn::After(SHORTEST));
         let later = START.after(SHORTEST);
-        assert_eq!(breaker.turn(later), Turn::Now);
+        assert!(goes(&breaker, later));
         assert_eq!(
             breaker.turn(later),
             Turn::After(SHORTEST),
@@ -125,10 +195,10 @@ mod tests {
         breaker.failed(later);
         assert_eq!(breaker.turn(later), Turn::After(Millis(2_000)));
         let later = later.after(Millis(2_000));
-        assert_eq!(breaker.turn(later), Turn::Now);
+        assert!(goes(&breaker, later));
         breaker.answered();
-        assert_eq!(breaker.turn(later), Turn::Now);
-        assert_eq!(breaker.turn(later), Turn::Now, "everybody may");
+        assert!(goes(&breaker, later));
+        assert!(goes(&breaker, later), "everybody may");
     }
 
     #[test]
@@ -141,7 +211,7 @@ mod tests {
     fn nobody_waits_for_one_who_never_comes_back() {
         let breaker = failing(FAILURES);
         let later = START.after(SHORTEST);
-        assert_eq!(breaker.turn(later), Turn::Now);
-        assert_eq!(breaker.turn(later.after(SHORTEST)), Turn::Now);
+        assert!(goes(&breaker, later));
+        assert!(goes(&breaker, later.after(SHORTEST)));
     }
 }

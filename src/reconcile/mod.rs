@@ -16,51 +16,55 @@ mod attended;
 mod breaker;
 pub mod callback;
 mod keys;
+mod later;
 mod meant;
+mod resending;
+mod room;
 pub mod standing;
 mod steps;
 mod undoing;
+mod way;
 
 pub use attended::Attending;
 pub use keys::least_of_all;
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use tokio::sync::Semaphore;
 
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateways;
 use crate::dispatch::live::Live;
-use crate::protocol::ids::{OperationKey, ResourceName, UpstreamId};
+use crate::protocol::ids::{OperationKey, UpstreamId};
 use crate::protocol::operation::Operation;
 use crate::protocol::plan::{self, Step};
 use crate::protocol::policy::Order;
 use crate::protocol::time::Millis;
 use crate::store::StoreError;
+use later::Later;
+pub(crate) use room::Pace;
+use room::{Counted, OfResource, Room, Slots};
 use standing::{Standing, Watch};
 
-/// How often the register is searched for operations that nobody works on: attempts that went
-/// silent, listeners that gave up, operations of an earlier process.
-const PASS_EVERY: Duration = Duration::from_secs(5);
+/// What is due so soon is woken by the pass that finds it.
+const SOON: Millis = Millis(5_000);
 
 /// How many operations a pass reads at once.
 const PAGE: usize = 256;
 
-/// How many operations of one upstream are settled at the same time.
-const SLOTS: usize = 64;
-
-/// How many of one resource a pass lets be worked on: the others of its upstream get their turn.
-const SLOTS_OF_RESOURCE: usize = 8;
-
-/// A pass takes up at most this part of the time: the next one waits so many times as long as it took.
+/// Reading the register for a pass takes up this part of the time: the next one waits so many times as long as
+/// that took. How long the upstreams took to answer does not count: that is what passes are for.
 const REST: u32 = 9;
 
-/// How many operations are woken again at their own time; whatever is beyond that waits for a pass.
-const WOKEN_LATER: usize = 4_096;
+/// The longest rest.
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
+/// Signals are listened to while fewer tasks than this are there; the rest waits for a pass.
+const MOST_WORKING: usize = 8_192;
 
 /// Settles what is uncertain. Cheap to clone.
 #[derive(Clone)]
@@ -71,35 +75,43 @@ pub struct Reconciler {
     working: Arc<DashMap<OperationKey, bool>>,
     slots: Arc<Slots>,
     /// Operations of a resource that passes have let be worked on.
-    of_resource: Arc<DashMap<(UpstreamId, ResourceName), usize>>,
-    later: Arc<Semaphore>,
+    of_resource: OfResource,
+    later: Arc<Later>,
+    /// Does somebody wake those who are due?
+    wakes: Arc<AtomicBool>,
+    pace: Pace,
     watches: Arc<DashMap<Option<UpstreamId>, Arc<Watch>>>,
     keys: Arc<keys::Keys>,
     /// Upstreams that are passed over; `None`: those that the config no longer has.
     passing: Arc<Mutex<HashSet<Option<UpstreamId>>>>,
 }
 
-/// Each upstream has its own: one that is away, or answers nobody, holds up no other's operations.
-struct Slots {
-    by_upstream: DashMap<UpstreamId, Arc<Semaphore>>,
-    /// For operations of upstreams that the config no longer has.
-    others: Arc<Semaphore>,
+/// Who woke an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// A signal, or its own time.
+    Signal,
+    /// A pass.
+    Pass,
 }
 
 impl Reconciler {
     /// Makes one; [`Reconciler::start`] starts it.
     pub fn new(dispatcher: Dispatcher, gateways: Arc<Gateways>) -> Self {
-        let slots = Slots {
-            by_upstream: DashMap::new(),
-            others: Arc::new(Semaphore::new(SLOTS)),
-        };
+        Self::paced(dispatcher, gateways, Pace::default())
+    }
+
+    /// The same, at another pace.
+    pub(crate) fn paced(dispatcher: Dispatcher, gateways: Arc<Gateways>, pace: Pace) -> Self {
         Self {
             dispatcher,
             gateways: Live::new(gateways),
             working: Arc::default(),
-            slots: Arc::new(slots),
+            slots: Arc::new(Slots::new(pace)),
             of_resource: Arc::default(),
-            later: Arc::new(Semaphore::new(WOKEN_LATER)),
+            later: Arc::new(Later::new(pace.woken_later)),
+            wakes: Arc::default(),
+            pace,
             watches: Arc::default(),
             keys: Arc::default(),
             passing: Arc::default(),
@@ -129,11 +141,15 @@ impl Reconciler {
     /// Starts settling this operation now. If somebody works on it already, he looks once more
     /// before he goes.
     pub fn wake(&self, key: &OperationKey) {
-        self.wake_counted(key, None);
+        self.wake_by(By::Signal, key, None);
     }
 
-    fn wake_counted(&self, key: &OperationKey, counted: Option<Counted>) {
+    fn wake_by(&self, by: By, key: &OperationKey, counted: Option<Counted>) {
         if self.dispatcher.supervisor.is_draining() {
+            return;
+        }
+        let is_signal = by == By::Signal;
+        if is_signal && self.working.len() >= MOST_WORKING && !self.working.contains_key(key) {
             return;
         }
         match self.working.entry(key.clone()) {
@@ -147,24 +163,41 @@ impl Reconciler {
             reconciler: self.clone(),
             key: key.clone(),
             finished: false,
+            by,
             _counted: counted,
         };
         self.dispatcher.supervisor.background(working.settle());
     }
 
-    /// Wakes it again after this pause. Where too many are to be woken, a pass finds it.
+    /// Wakes it again after this pause. Where too many are to be woken before it, or it is long, a pass finds it.
     fn wake_later(&self, key: &OperationKey, pause: Millis) {
-        let Ok(room) = Arc::clone(&self.later).try_acquire_owned() else {
+        if pause > later::LONGEST {
             return;
-        };
-        let (reconciler, key) = (self.clone(), key.clone());
-        self.dispatcher.supervisor.background(async move {
-            tokio::select! {
-                () = tokio::time::sleep(Duration::from_millis(pause.0)) => reconciler.wake(&key),
-                () = reconciler.dispatcher.supervisor.draining() => {}
+        }
+        let due = self.dispatcher.clock.now().boottime.after(pause);
+        self.later.put(key, due);
+        if !self.wakes.swap(true, Ordering::AcqRel) {
+            let reconciler = self.clone();
+            let waking = async move { reconciler.wake_in_time().await };
+            self.dispatcher.supervisor.background(waking);
+        }
+    }
+
+    /// Until draining begins.
+    async fn wake_in_time(&self) {
+        loop {
+            let now = self.dispatcher.clock.now().boottime;
+            for key in self.later.take_due(now) {
+                self.wake(&key);
             }
-            drop(room);
-        });
+            let pause = self.later.first().map(|due| due.since(now));
+            let pause = pause.unwrap_or(later::LONGEST);
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(pause.0)) => {}
+                () = self.later.sooner.notified() => {}
+                () = self.dispatcher.supervisor.draining() => return,
+            }
+        }
     }
 
     fn watch_of(&self, upstream: Option<&UpstreamId>) -> Arc<Watch> {
@@ -216,7 +249,8 @@ impl Reconciler {
             let watch = self.watch_of(upstream);
             let began = self.dispatcher.clock.now();
             watch.begin(began);
-            let fault = self.pass(upstream, &watch).await.err();
+            let mut reading = Millis::default();
+            let fault = self.pass(upstream, &watch, &mut reading).await.err();
             if let Some(fault) = &fault {
                 tracing::warn!(error = %fault, "the register could not be searched for uncertain operations");
             }
@@ -225,18 +259,23 @@ impl Reconciler {
                 pass.took = Some(took);
                 pass.fault = fault.map(|fault| fault.to_string());
             });
-            let rest = Duration::from_millis(took.0).saturating_mul(REST);
             tokio::select! {
-                () = tokio::time::sleep(rest.max(PASS_EVERY)) => {}
+                () = tokio::time::sleep(rest_after(reading, self.pace.pass_every)) => {}
                 () = self.dispatcher.supervisor.draining() => return,
             }
         }
     }
 
-    /// One pass: wakes a task for each operation that has a step to take.
-    async fn pass(&self, upstream: Option<&UpstreamId>, watch: &Watch) -> Result<(), StoreError> {
+    /// One pass: wakes a task for each operation that has a step to take. `reading`: how long the register took.
+    async fn pass(
+        &self,
+        upstream: Option<&UpstreamId>,
+        watch: &Watch,
+        reading: &mut Millis,
+    ) -> Result<(), StoreError> {
         let mut after = 0;
         loop {
+            let began = self.dispatcher.clock.now().boottime;
             let page = self
                 .dispatcher
                 .register
@@ -253,19 +292,27 @@ impl Reconciler {
                     continue;
                 }
                 watch.note(|pass| pass.in_doubt = pass.in_doubt.saturating_add(1));
-                if !self.has_a_step(operation) {
-                    watch.note(|pass| pass.later = pass.later.saturating_add(1));
-                } else if self.wake_fairly(operation) {
-                    watch.note(|pass| pass.due = pass.due.saturating_add(1));
-                    woken = true;
-                } else {
-                    watch.note(|pass| pass.held_back = pass.held_back.saturating_add(1));
+                match self.due_in(operation) {
+                    Some(left) if !is_soon(left) => {
+                        self.wake_later(&operation.key, left);
+                        watch.note(|pass| pass.later = pass.later.saturating_add(1));
+                    }
+                    None => watch.note(|pass| pass.later = pass.later.saturating_add(1)),
+                    Some(_) if self.wake_fairly(operation) => {
+                        watch.note(|pass| pass.due = pass.due.saturating_add(1));
+                        woken = true;
+                    }
+                    Some(_) => {
+                        watch.note(|pass| pass.held_back = pass.held_back.saturating_add(1));
+                    }
                 }
             }
+            *reading = reading.plus(self.dispatcher.clock.now().boottime.since(began));
             if woken {
                 // The next page is read when there is room to work on it: memory stays flat however
                 // much is uncertain.
-                let _room = self.slots_of(upstream).acquire_owned().await;
+                let room = self.room_of(upstream);
+                let _slot = room.of_pass().await;
             }
         }
     }
@@ -282,7 +329,7 @@ impl Reconciler {
                 }
             }
         };
-        self.wake_counted(&operation.key, counted);
+        self.wake_by(By::Pass, &operation.key, counted);
         true
     }
 
@@ -293,47 +340,49 @@ impl Reconciler {
         }
     }
 
-    fn slots_of(&self, upstream: Option<&UpstreamId>) -> Arc<Semaphore> {
+    fn room_of(&self, upstream: Option<&UpstreamId>) -> Arc<Room> {
         let gateways = self.gateways.now();
-        match upstream.filter(|id| gateways.by_id(id).is_some()) {
-            Some(id) => {
-                let own = self.slots.by_upstream.entry(id.clone());
-                Arc::clone(&own.or_insert_with(|| Arc::new(Semaphore::new(SLOTS))))
-            }
-            None => Arc::clone(&self.slots.others),
-        }
+        let known = upstream.filter(|id| gateways.by_id(id).is_some());
+        self.slots.of(known)
     }
 
-    /// Is there something to do before the next pass? Judged without the fence, as if it forbade everything
-    /// and as if it forbade nothing: whether it does is for the task to find out.
-    fn has_a_step(&self, operation: &Operation) -> bool {
+    /// When there is something to do; `None`: nothing that could be said. Judged without the fence, as if it
+    /// forbade everything and as if it forbade nothing: whether it does is for the task to find out.
+    fn due_in(&self, operation: &Operation) -> Option<Millis> {
         let living = self.dispatcher.register.living();
         let now = self.dispatcher.clock.now();
         let lease = crate::protocol::lease::LeaseFacts::unknown();
-        let is_due =
+        let due_in =
             |operation: &Operation| match plan::plan(operation, None, &lease, &living, &now) {
-                Step::Nothing | Step::Await => false,
-                Step::Park(_) | Step::Start { .. } => true,
-                Step::Listen { left } => is_soon(left),
+                Step::Nothing | Step::Await => None,
+                Step::Park(_) | Step::Start { .. } => Some(Millis::default()),
+                Step::Listen { left } => Some(left),
                 Step::CloseThenPlan { after }
                 | Step::Resend { after }
                 | Step::Ask { after, .. }
-                | Step::Void { after, .. } => is_soon(after),
+                | Step::Void { after, .. } => Some(after),
             };
-        if operation.place.is_none() || is_due(operation) {
-            return is_due(operation);
+        let due = due_in(operation);
+        if operation.place.is_none() || due.is_some_and(is_soon) {
+            return due;
         }
         let free = Operation {
             place: None,
             order: Order::Free,
             ..operation.clone()
         };
-        is_due(&free)
+        [due, due_in(&free)].into_iter().flatten().min()
     }
 }
 
+/// How long there is no pass after one whose reading took so long.
+fn rest_after(reading: Millis, at_least: Duration) -> Duration {
+    let rest = Duration::from_millis(reading.0).saturating_mul(REST);
+    rest.clamp(at_least, LONGEST_REST.max(at_least))
+}
+
 fn is_soon(after: Millis) -> bool {
-    u128::from(after.0) <= PASS_EVERY.as_millis()
+    after <= SOON
 }
 
 /// How one upstream fares; derefs to its breaker.
@@ -347,46 +396,12 @@ impl std::ops::Deref for Breakers {
     }
 }
 
-/// One of so many of a resource that are worked on.
-struct Counted {
-    all: Arc<DashMap<(UpstreamId, ResourceName), usize>>,
-    of: (UpstreamId, ResourceName),
-}
-
-impl Counted {
-    fn one_more(
-        all: &Arc<DashMap<(UpstreamId, ResourceName), usize>>,
-        of: (UpstreamId, ResourceName),
-    ) -> Option<Self> {
-        let mut count = all.entry(of.clone()).or_insert(0);
-        if *count >= SLOTS_OF_RESOURCE {
-            return None;
-        }
-        *count = count.saturating_add(1);
-        drop(count);
-        Some(Self {
-            all: Arc::clone(all),
-            of,
-        })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        if let Entry::Occupied(mut count) = self.all.entry(self.of.clone()) {
-            *count.get_mut() = count.get().saturating_sub(1);
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
-    }
-}
-
 /// Work on one operation; leaves the set even if a step panics.
 struct Working {
     reconciler: Reconciler,
     key: OperationKey,
     finished: bool,
+    by: By,
     /// Until it is finished.
     _counted: Option<Counted>,
 }
@@ -397,8 +412,12 @@ impl Working {
             reconciler, key, ..
         } = &self;
         let (reconciler, key) = (reconciler.clone(), key.clone());
-        let slots = reconciler.slots_of(Some(&key.upstream));
-        let Ok(_slot) = slots.acquire_owned().await else {
+        let room = reconciler.room_of(Some(&key.upstream));
+        let slot = match self.by {
+            By::Signal => room.of_woken().await,
+            By::Pass => room.of_pass().await,
+        };
+        let Some(_slot) = slot else {
             return;
         };
         while !self.finished {
@@ -427,5 +446,19 @@ impl Drop for Working {
         if !self.finished {
             self.reconciler.working.remove(&self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_between_passes_follows_the_reading_within_bounds() {
+        let every = Duration::from_secs(5);
+        assert_eq!(rest_after(Millis(0), every), every);
+        assert_eq!(rest_after(Millis(1_000), every), Duration::from_secs(9));
+        // A hundred thousand operations, read slowly: the next pass is not hours away.
+        assert_eq!(rest_after(Millis(1_560_000), every), LONGEST_REST);
     }
 }

@@ -7,34 +7,37 @@
 
 use std::time::Duration;
 
-use super::Reconciler;
 use super::asking::is_settled;
-use super::breaker::Turn as BreakerTurn;
-use crate::config::{Insert, Upstream};
-use crate::dispatch::attempt::Report;
+use super::breaker::TurnThere;
+use super::{Breakers, Reconciler};
 use crate::dispatch::waiters::Ended;
-use crate::protocol::command::{Park, Resend, Turn};
+use crate::protocol::command::{Note, Park, Turn};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::lease::LeaseFacts;
-use crate::protocol::operation::{AttemptEnd, IdentityOrigin, Operation, Parked, State};
-use crate::protocol::outcome::{Evidence, Unsent};
+use crate::protocol::operation::{AttemptEnd, Operation, Parked, State};
+use crate::protocol::outcome::Evidence;
 use crate::protocol::plan::{self, Step};
-use crate::protocol::policy::{KeyPolicy, LISTEN};
+use crate::protocol::policy::LISTEN;
 use crate::protocol::start::Start;
 use crate::protocol::steps::StepIndex;
 use crate::protocol::time::Millis;
-use crate::store::{Resent, StoreError};
+use crate::store::StoreError;
+use crate::upstream::Unreachable;
 
 /// How long a listener may take to close and record its end.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Pause before an upstream that is away is asked again, in milliseconds; where it stays away, it is left
-/// alone for longer.
-const AWAY_FIRST: u64 = 1_000;
+/// Pause after a step that could not be taken and used nothing up. An upstream that stays away is left alone for
+/// longer.
+pub(super) const SOON: Millis = Millis(1_000);
 
-/// Longest pause between two tries to reach an upstream that is away.
-const AWAY: Duration = Duration::from_secs(30);
+/// Where the config says no more where to go.
+const UPSTREAM_GONE: &str = "held back: the config no longer has its upstream";
+
+/// What is waited for, in the event log.
+pub(super) const AWAY: &str =
+    "its upstream cannot be reached, or does not answer: no step is used up, but time runs";
 
 /// Pause while the end of an own attempt is not recorded yet.
 const UNRECORDED: Millis = Millis(2_000);
@@ -49,7 +52,7 @@ enum Paused {
 }
 
 /// A pause that is longer than this is not sat out here: there are others to settle.
-const SHORT: Millis = Millis(1_000);
+const SHORT: Millis = Millis(100);
 
 /// What a step left.
 pub(super) enum After {
@@ -57,6 +60,8 @@ pub(super) enum After {
     Again,
     /// Plan again after this pause.
     Later(Millis),
+    /// Plan again, without a resend: its request cannot be sent.
+    Unfit,
     /// Nothing to do now.
     Done,
 }
@@ -64,7 +69,7 @@ pub(super) enum After {
 impl Reconciler {
     /// Takes steps until none is left.
     pub(crate) async fn settle(&self, key: &OperationKey) -> Result<(), StoreError> {
-        let mut away = Duration::from_millis(200);
+        let mut fit = true;
         loop {
             if self.dispatcher.supervisor.is_draining() {
                 return Ok(());
@@ -86,9 +91,13 @@ impl Reconciler {
             {
                 return Ok(());
             }
-            let step = self.next_step(&stored.operation).await?;
-            match self.take(&stored.operation, step, &mut away).await? {
+            let mut operation = stored.operation;
+            // Bytes that cannot be sent are as good as none.
+            operation.request_kept &= fit;
+            let step = self.next_step(&operation).await?;
+            match self.take(&operation, step).await? {
                 After::Again => {}
+                After::Unfit => fit = false,
                 After::Later(pause) if pause <= SHORT => match self.pause(pause).await {
                     Paused::Fully => {}
                     Paused::UntilDrain => return Ok(()),
@@ -103,12 +112,7 @@ impl Reconciler {
     }
 
     /// Takes a step that is due, or says when it is.
-    async fn take(
-        &self,
-        operation: &Operation,
-        step: Step,
-        away: &mut Duration,
-    ) -> Result<After, StoreError> {
+    async fn take(&self, operation: &Operation, step: Step) -> Result<After, StoreError> {
         if self.is_unrecorded(operation) {
             // Heard as soon as it is recorded.
             self.dispatcher.waiters.ask_to_close(&operation.key);
@@ -131,15 +135,23 @@ impl Reconciler {
         if due > Millis::default() {
             return Ok(After::Later(due));
         }
-        if let Some(left) = self.left_alone(operation, step) {
-            return Ok(After::Later(left));
-        }
+        // Given back where no exchange comes of it: the others wait for what it finds.
+        let _turn = match self.turn_of(operation, step) {
+            Ok(turn) => turn,
+            Err(left) => {
+                self.say(&operation.key, AWAY).await?;
+                return Ok(After::Later(left));
+            }
+        };
         match step {
             Step::CloseThenPlan { .. } => {
                 self.close_listener(&operation.key).await;
                 Ok(After::Again)
             }
-            Step::Resend { .. } => self.send_again(operation, away).await,
+            Step::Resend { .. } => match self.gateways.now().by_id(&operation.key.upstream) {
+                Some(gateway) => self.send_again(gateway, operation).await,
+                None => self.is_gone(operation).await,
+            },
             Step::Ask { step, .. } | Step::Void { step, .. } => self.ask_of(operation, step).await,
             Step::Nothing
             | Step::Await
@@ -183,23 +195,26 @@ impl Reconciler {
         })
     }
 
-    /// For how long its upstream is still left alone, if the step would go there.
-    fn left_alone(&self, operation: &Operation, step: Step) -> Option<Millis> {
+    /// The turn to go to its upstream, if the step would go there; or for how long that is left alone.
+    fn turn_of(&self, operation: &Operation, step: Step) -> Result<Option<TurnThere>, Millis> {
         match step {
             Step::Resend { .. } | Step::Ask { .. } | Step::Void { .. } => {
                 let now = self.dispatcher.clock.now().boottime;
-                match self.breaker_of(&operation.key.upstream).turn(now) {
-                    BreakerTurn::Now => None,
-                    BreakerTurn::After(left) => Some(left),
-                }
+                let Breakers(watch) = self.breaker_of(&operation.key.upstream);
+                TurnThere::take(watch, now).map(Some)
             }
             Step::Nothing
             | Step::Await
             | Step::Listen { .. }
             | Step::CloseThenPlan { .. }
             | Step::Start { .. }
-            | Step::Park(_) => None,
+            | Step::Park(_) => Ok(None),
         }
+    }
+
+    async fn is_gone(&self, operation: &Operation) -> Result<After, StoreError> {
+        self.hold_back(&operation.key, UPSTREAM_GONE).await?;
+        Ok(After::Done)
     }
 
     /// A question, or an undo.
@@ -207,8 +222,7 @@ impl Reconciler {
         let key = &operation.key;
         let gateways = self.gateways.now();
         let Some(gateway) = gateways.by_id(&key.upstream) else {
-            hold_back(key, "the config no longer has its upstream");
-            return Ok(After::Done);
+            return self.is_gone(operation).await;
         };
         let read = self.dispatcher.register.read();
         let Some(stored) = read.operation(key, true).await? else {
@@ -223,7 +237,7 @@ impl Reconciler {
             return self.undo(gateway, stored, step).await;
         }
         Ok(match self.ask(gateway, stored, step).await? {
-            None => After::Later(Millis(AWAY_FIRST)),
+            None => After::Later(SOON),
             Some(weighed) if is_settled(weighed.state.as_ref()) => After::Done,
             Some(_) => After::Again,
         })
@@ -265,97 +279,55 @@ impl Reconciler {
         let _ended = tokio::time::timeout(CLOSING, ticket.next()).await;
     }
 
-    async fn send_again(
+    /// No connection could be had.
+    pub(super) async fn note_away(
         &self,
-        operation: &Operation,
-        away: &mut Duration,
-    ) -> Result<After, StoreError> {
-        let key = &operation.key;
-        let gateways = self.gateways.now();
-        let Some(gateway) = gateways.by_id(&key.upstream) else {
-            hold_back(key, "the config no longer has its upstream");
-            return Ok(After::Done);
-        };
-        if is_sent_otherwise(operation, &gateway.config) {
-            hold_back(key, OTHERWISE);
-            return Ok(After::Done);
-        }
-        let connection = match gateway.pool.reserve().await {
-            Ok(connection) => connection,
-            Err(unreachable) => {
-                let now = self.dispatcher.clock.now().boottime;
-                self.breaker_of(&key.upstream).failed(now);
-                tracing::warn!(
-                    operation = %key.id,
-                    upstream = %key.upstream,
-                    error = %unreachable,
-                    "the upstream is away; settling waits"
-                );
-                let pause = Millis(u64::try_from(away.as_millis()).unwrap_or(u64::MAX));
-                *away = (*away * 2).min(AWAY);
-                return Ok(After::Later(pause));
-            }
-        };
-        if self.dispatcher.supervisor.is_draining() {
-            return Ok(After::Done);
-        }
-        let timeouts = gateway.config.timeouts;
-        let resend = Resend {
-            key: key.clone(),
-            attempt: self.dispatcher.next_attempt(),
-            dispatch: timeouts.dispatch,
-            overdue_after: timeouts.overdue_after(),
-            attended: None,
-            at: self.dispatcher.clock.now(),
-        };
-        match self.dispatcher.register.resend(resend).await? {
-            Resent::Granted(permit) => {
-                let loaded = permit
-                    .grant()
-                    .request
-                    .as_deref()
-                    .map(|bytes| gateway.reload(bytes));
-                let Some(Ok(load)) = loaded else {
-                    self.dispatcher.give_up(permit, Unsent::Unfit).await;
-                    self.park(operation, Parked::RequestNotKept).await?;
-                    return Ok(After::Done);
-                };
-                if !load.is_placed_as(operation.settle.key) {
-                    self.dispatcher.give_up(permit, Unsent::Unfit).await;
-                    hold_back(key, OTHERWISE);
-                    return Ok(After::Done);
-                }
-                let told = self.dispatcher.send_again(permit, connection, load);
-                let ended = told.await;
-                self.note_exchange(key, ended.as_ref().ok());
-                self.note_settled(operation, ended.is_ok()).await;
-                Ok(After::Again)
-            }
-            Resent::NotNow | Resent::Settled(_) => Ok(After::Done),
-            // The fence says so; the next plan reads it and parks.
-            Resent::Forbidden(why) => {
-                self.park(operation, why).await?;
-                Ok(After::Done)
-            }
-        }
+        key: &OperationKey,
+        why: &Unreachable,
+    ) -> Result<(), StoreError> {
+        let now = self.dispatcher.clock.now().boottime;
+        self.breaker_of(&key.upstream).failed(now);
+        tracing::warn!(
+            operation = %key.id,
+            upstream = %key.upstream,
+            error = %why,
+            "the upstream is away; settling waits"
+        );
+        self.say(key, AWAY).await
     }
 
-    /// What an attempt shows of how its upstream fares.
-    fn note_exchange(&self, key: &OperationKey, report: Option<&Report>) {
-        let evidence = match report {
-            Some(Report::Recorded { evidence, .. } | Report::Unrecorded { evidence, .. }) => {
-                evidence
-            }
-            Some(Report::PassedOn(_)) | None => return,
+    /// The step cannot be taken by the config in force. It is not given to a person: a config that is put right
+    /// settles it, as long as the step has its time.
+    pub(super) async fn hold_back(
+        &self,
+        key: &OperationKey,
+        why: &'static str,
+    ) -> Result<(), StoreError> {
+        tracing::error!(
+            operation = %key.id,
+            upstream = %key.upstream,
+            why,
+            "a step of an uncertain operation is held back: settled once the config is put right, or by a person"
+        );
+        self.say(key, why).await
+    }
+
+    /// Why nothing is done, in the event log: evidence for whoever looks later. Once as long as it stays so.
+    pub(super) async fn say(&self, key: &OperationKey, text: &str) -> Result<(), StoreError> {
+        let register = &self.dispatcher.register;
+        let Some(stored) = register.read().operation(key, false).await? else {
+            return Ok(());
         };
-        let breaker = self.breaker_of(&key.upstream);
-        match evidence {
-            Evidence::Answered { .. } => breaker.answered(),
-            Evidence::Interrupted { .. } => {
-                breaker.failed(self.dispatcher.clock.now().boottime);
-            }
-            Evidence::NotSent(_) => {}
+        let said = stored.events.last().is_some_and(|event| event.text == text);
+        if said || !stored.operation.state.is_unsettled() {
+            return Ok(());
         }
+        let note = Note {
+            key: key.clone(),
+            text: text.to_owned(),
+            at: self.dispatcher.clock.now(),
+        };
+        register.note(note).await.map(drop)
     }
 
     /// A caller's own attempt was answered: an upstream that answers is not away, however many questions it leaves
@@ -439,35 +411,4 @@ impl Reconciler {
             evidence: None,
         });
     }
-}
-
-pub(super) const OTHERWISE: &str =
-    "the config no longer sends it under its key, or puts other things into it";
-
-/// A resend under another key, or under none, would be another effect; other bytes under the same key are
-/// refused, or worse. A start asks nobody whether a config may say so. Which effect it is of is known once
-/// its bytes are at hand; here, whether there is any that it can be.
-pub(super) fn is_sent_otherwise(operation: &Operation, now: &Upstream) -> bool {
-    let Some(own) = operation.settle.key else {
-        return false;
-    };
-    let is_rule =
-        |rule: KeyPolicy| operation.origin != IdentityOrigin::Caller || own.value == rule.value;
-    let effects = now.protects().map(|protect| &protect.insert);
-    let fits = |insert: &Insert| {
-        let is_placed = own.placing.is_none_or(|own| own == insert.placing());
-        is_placed && insert.key.as_ref().is_some_and(|key| is_rule(key.policy))
-    };
-    let by_default = Insert::of_key(now.key.clone());
-    !fits(&by_default) && !effects.into_iter().any(|insert| fits(insert))
-}
-
-/// It is not given to a person: a config that is put right settles it, as long as its key counts.
-pub(super) fn hold_back(key: &OperationKey, why: &'static str) {
-    tracing::error!(
-        operation = %key.id,
-        upstream = %key.upstream,
-        why,
-        "an uncertain operation is not sent again: settled once the config is put right, or by a person"
-    );
 }

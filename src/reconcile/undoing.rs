@@ -1,7 +1,8 @@
 //! The request that undoes an operation: asked for, sent, and its end recorded.
 //!
-//! What always holds: it is in the register that an undo has begun before its first byte leaves; it leaves
-//! within its time or not at all; what it showed is recorded before anything else is done.
+//! What always holds: what is to be sent and the way there are had before an undo begins; that it has begun is
+//! in the register before its first byte leaves; it leaves within its time or not at all; what it showed is
+//! recorded before anything else is done. One that was not sent is not tried again without a pause.
 //!
 //! What it does not do: decide whether it may (`protocol::undo`).
 
@@ -11,23 +12,35 @@ use std::time::Duration;
 use crate::clock;
 use crate::config::Undo;
 use crate::dispatch::gateway::Gateway;
-use crate::protocol::finding::{Found, NotKnown};
+use crate::protocol::finding::NotKnown;
 use crate::protocol::operation::{Effect, Operation};
-use crate::protocol::outcome::Unsent;
+use crate::protocol::outcome::{Answer, StoredRequest, Unsent};
 use crate::protocol::steps::{SettleStep, StepIndex};
 use crate::protocol::time::Millis;
 use crate::protocol::void::{BeginVoid, VoidEnd};
 use crate::store::permit::{VoidPermit, VoidReceipt};
 use crate::store::{StoreError, Stored, Voiding};
+use crate::upstream::{Outbound, Reserved, Unheard};
 use crate::wire::findings;
 use crate::wire::problem;
+use crate::wire::question::Bearing;
 
 use super::Reconciler;
-use super::asking::{Came, Ready, look_into, ready};
-use super::steps::After;
+use super::asking::{Ready, first_bearing, is_refused, look_into, may_stand_in, ready};
+use super::steps::{After, SOON};
+
+const NOT_SAID: &str = "held back: the config in force does not say how to undo it, or what it says cannot be made of it";
+
+/// A request that undoes, found out before an undo begins: one that has begun forbids everything else.
+struct Prepared {
+    ready: Ready,
+    first: Outbound,
+    /// The same with the config's own credential, where it may stand in.
+    second: Option<Outbound>,
+}
 
 impl Reconciler {
-    /// Undoes it once by that step.
+    /// Undoes it once by that step: prepared, then a way reserved, then begun, then sent, like an effect.
     pub(super) async fn undo(
         &self,
         gateway: &Gateway,
@@ -35,14 +48,20 @@ impl Reconciler {
         step: StepIndex,
     ) -> Result<After, StoreError> {
         let operation = stored.operation;
-        // What is to be sent is known before an undo begins: one that has begun forbids everything else.
-        let ready = match ready(gateway, &operation, stored.request) {
-            Ok(ready) if undo_of(&ready, &operation, step).is_some() => ready,
-            Ok(_) | Err(_) => {
-                super::steps::hold_back(&operation.key, "the config no longer says how to undo it");
-                return Ok(After::Done);
+        let Some(prepared) = prepared(gateway, &operation, stored.request, step) else {
+            self.hold_back(&operation.key, NOT_SAID).await?;
+            return Ok(After::Done);
+        };
+        let connection = match gateway.pool.reserve().await {
+            Ok(connection) => connection,
+            Err(unreachable) => {
+                self.note_away(&operation.key, &unreachable).await?;
+                return Ok(After::Later(SOON));
             }
         };
+        if self.dispatcher.supervisor.is_draining() {
+            return Ok(After::Done);
+        }
         let timeouts = gateway.config.timeouts;
         let begin = BeginVoid {
             key: operation.key.clone(),
@@ -54,58 +73,106 @@ impl Reconciler {
         };
         match self.dispatcher.register.begin_void(begin).await? {
             Voiding::Granted(permit) => {
-                let receipt = self.undone(gateway, &ready, &operation, permit).await;
+                let end = self.undone(gateway, &prepared, step, &permit, connection, &operation);
+                let receipt = {
+                    let end = end.await;
+                    permit.finish(end)
+                };
                 self.record_undo(&operation, &receipt).await?;
-                Ok(After::Again)
+                Ok(match receipt.end() {
+                    // It used nothing up, so nothing else makes a pause.
+                    VoidEnd::NotSent(_) => After::Later(SOON),
+                    VoidEnd::Undone(_) | VoidEnd::Unclear(_) => After::Again,
+                })
             }
             Voiding::TooEarly(left) => Ok(After::Later(left.max(Millis(1)))),
             Voiding::NotNow | Voiding::Settled(_) => Ok(After::Done),
-            Voiding::Forbidden(why) => {
-                self.park(&operation, why).await?;
-                Ok(After::Done)
-            }
+            // What changed since the plan is in the record: another step may still help.
+            Voiding::Forbidden(_) => Ok(After::Later(SOON)),
         }
     }
 
+    /// Sends it, and says how that ended.
     async fn undone(
         &self,
         gateway: &Gateway,
-        ready: &Ready,
+        prepared: &Prepared,
+        step: StepIndex,
+        permit: &VoidPermit,
+        connection: Reserved,
         operation: &Operation,
-        permit: VoidPermit,
-    ) -> VoidReceipt {
-        let step = permit.grant().step;
-        let limits = gateway.config.timeouts;
-        let Some(undo) = undo_of(ready, operation, step) else {
-            return permit.finish(VoidEnd::NotSent(Unsent::Unfit));
+    ) -> VoidEnd {
+        let Some(undo) = undo_of(&prepared.ready, operation, step) else {
+            return VoidEnd::NotSent(Unsent::Unfit);
         };
-        // The way there is opened by the request itself, which may take so long.
-        let latest = permit.dispatch_by();
-        if clock::boottime().after(limits.connect) >= latest {
-            return permit.finish(VoidEnd::NotSent(Unsent::DispatchExpired));
-        }
-        let answer = self.answer(gateway, ready, &undo.query, None, undo.answer_limit);
+        let answer = self.heard(gateway, prepared, permit, connection, undo.answer_limit);
         let answer = match answer.await {
             Ok(answer) => answer,
-            Err(Came::Away(_)) => return permit.finish(VoidEnd::NotSent(Unsent::ConnectionLost)),
-            Err(Came::Found(found)) => return permit.finish(VoidEnd::Unclear(reason(&found))),
+            Err(Unheard::NotSent(why)) => return VoidEnd::NotSent(why),
+            Err(Unheard::Broken) => return VoidEnd::Unclear(NotKnown::Unanswered),
+            Err(Unheard::TooLarge) => return VoidEnd::Unclear(NotKnown::TooLarge),
         };
         // Whoever stood still on the way may have undone by a key that was forgotten meanwhile.
-        if clock::boottime() > latest.after(limits.response) {
-            return permit.finish(VoidEnd::Unclear(NotKnown::Unanswered));
+        let latest = permit.dispatch_by();
+        if clock::boottime() > latest.after(gateway.config.timeouts.response) {
+            return VoidEnd::Unclear(NotKnown::Unanswered);
         }
+        let ready = &prepared.ready;
         let (asked, protect) = (Arc::clone(&ready.asked), Arc::clone(&ready.protect));
         let name = undo.name.clone();
         let said = look_into(move || match protect.asking.undo(&name) {
             Some(undo) => findings::of_undo(undo, &asked, &answer),
             None => Err(NotKnown::NotConfigured),
         });
-        let end = match said.await {
+        match said.await {
             Some(Ok(())) => VoidEnd::Undone(problem::undone(&operation.key)),
             Some(Err(why)) => VoidEnd::Unclear(why),
             None => VoidEnd::Unclear(NotKnown::ConditionFailed),
+        }
+    }
+
+    /// The answer, with whichever credential gets one.
+    async fn heard(
+        &self,
+        gateway: &Gateway,
+        prepared: &Prepared,
+        permit: &VoidPermit,
+        connection: Reserved,
+        most: usize,
+    ) -> Result<Answer, Unheard> {
+        let first = connection.undo(permit, prepared.first.clone(), most).await;
+        let first = self.note_heard(gateway, first)?;
+        let Some(second) = prepared.second.as_ref().filter(|_| is_refused(&first)) else {
+            return Ok(first);
         };
-        permit.finish(end)
+        // Where the stand-in does not get through any more, that the credential was refused is what is known.
+        let Ok(connection) = gateway.pool.reserve().await else {
+            return Ok(first);
+        };
+        let second = connection.undo(permit, second.clone(), most).await;
+        match self.note_heard(gateway, second) {
+            Err(Unheard::NotSent(_)) => Ok(first),
+            second => second,
+        }
+    }
+
+    fn note_heard(
+        &self,
+        gateway: &Gateway,
+        heard: Result<Answer, Unheard>,
+    ) -> Result<Answer, Unheard> {
+        let breaker = self.breaker_of(&gateway.config.id);
+        match heard {
+            Ok(_) | Err(Unheard::TooLarge) => breaker.answered(),
+            Err(Unheard::Broken | Unheard::NotSent(Unsent::ConnectionLost)) => {
+                breaker.failed(self.dispatcher.clock.now().boottime);
+            }
+            // That was our own doing.
+            Err(Unheard::NotSent(
+                Unsent::DispatchExpired | Unsent::Unfit | Unsent::AlreadySettled,
+            )) => {}
+        }
+        heard
     }
 
     /// Until it is recorded: what is not recorded would be undone again, or given to a person.
@@ -151,14 +218,33 @@ impl Reconciler {
     }
 }
 
+/// `None`: the config in force does not say what to send, or what it says cannot be made of this operation.
+fn prepared(
+    gateway: &Gateway,
+    operation: &Operation,
+    request: Option<StoredRequest>,
+    step: StepIndex,
+) -> Option<Prepared> {
+    let ready = ready(gateway, operation, request).ok()?;
+    let undo = undo_of(&ready, operation, step)?;
+    let outbound = |bearing| {
+        let header = ready.key_header.as_ref();
+        let request = ready.asked.question(&undo.query, bearing, None, header);
+        Outbound::new(&gateway.endpoint, &request.ok()?).ok()
+    };
+    let first = first_bearing(gateway, &ready)?;
+    let has_second =
+        first == Bearing::Stored && may_stand_in(gateway, undo.query.credential.as_ref());
+    let second = has_second.then(|| outbound(Bearing::StandIn)).flatten();
+    let first = outbound(first)?;
+    Some(Prepared {
+        ready,
+        first,
+        second,
+    })
+}
+
 fn undo_of<'r>(ready: &'r Ready, operation: &Operation, step: StepIndex) -> Option<&'r Undo> {
     let policy = operation.settle.steps.at(step).and_then(SettleStep::void)?;
     ready.protect.asking.undo(policy.name.as_str())
-}
-
-fn reason(found: &Found) -> NotKnown {
-    match found {
-        Found::NotKnown(why) => *why,
-        Found::Applied(_) | Found::NotApplied => NotKnown::Unanswered,
-    }
 }

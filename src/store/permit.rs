@@ -221,3 +221,10 @@ impl VoidReceipt {
 pub(crate) fn permit_for_test(grant: Grant) -> Permit {
     Permit::granted(grant)
 }
+
+/// The same for undos.
+#[cfg(test)]
+#[allow(dead_code, reason = "used by the tests of the rooms above")]
+pub(crate) fn void_permit_for_test(grant: VoidGrant) -> VoidPermit {
+    VoidPermit::granted(grant)
+}

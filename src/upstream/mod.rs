@@ -6,10 +6,11 @@
 //!
 //! The way of an effect: [`EffectPool::reserve`] (or [`EffectPool::idle`], which never connects),
 //! then admission elsewhere, then [`Reserved::send`], which consumes the permit and ends in a
-//! receipt. Requests that are no effects go through [`PassThrough`].
+//! receipt; what undoes an effect goes the same way ([`Reserved::undo`]). Requests that are no effects go through
+//! [`PassThrough`], questions about them through [`Questions`].
 //!
 //! What it does not do: decide whether to send, write the register, or say what evidence changes.
-//! HTTP/2 towards upstreams and look-ups are not here yet.
+//! HTTP/2 towards upstreams is not here yet.
 
 mod answer;
 mod connect;
@@ -26,6 +27,7 @@ pub mod pem;
 mod reserve;
 mod send;
 mod stream;
+mod undo;
 
 pub use connect::Unreachable;
 pub use endpoint::{Endpoint, EndpointError, TlsMaterial};
@@ -35,6 +37,7 @@ pub use outbound::{Outbound, UnfitRequest};
 pub use pass_through::{PassThrough, PassThroughError};
 pub use reserve::{EffectPool, Limits, Reserved};
 pub use send::{LateReader, Sent};
+pub use undo::Unheard;
 
 #[cfg(test)]
 mod tests;

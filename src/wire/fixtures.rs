@@ -114,6 +114,7 @@ fn protect(once: Identity, fence: Option<Fence>) -> Protect {
             capability: Capability::default(),
             key: None,
             steps: Steps::none(),
+            way: None,
         },
         timeouts: timeouts(),
         keep_request: true,

@@ -27,6 +27,7 @@ use crate::expression::Member;
 use crate::protocol::ids::{AttemptId, InstanceId, Principal, UpstreamId};
 use crate::protocol::operation::{IdentityOrigin, Operation};
 use crate::protocol::outcome::StoredRequest;
+use crate::protocol::steps::SettleStep;
 
 /// An attempt that is none.
 const NOBODY: AttemptId = AttemptId {
@@ -108,7 +109,8 @@ impl<'a> Judge<'a> {
             .before
             .and_then(|it| upstream(it, &operation.key.upstream));
         let mut changes = Vec::new();
-        if operation.state.is_unsettled() && operation.settle.steps.send_again().is_some() {
+        let acts = |(_, step): (_, &SettleStep)| !matches!(step, SettleStep::Callback(_));
+        if operation.state.is_unsettled() && operation.settle.steps.iter().any(acts) {
             changes.extend(sent_otherwise(router.upstream(), before, operation));
         }
         match request.and_then(|request| self.identified_again(router, before, operation, request))
@@ -236,7 +238,7 @@ fn upstream<'c>(config: &'c Config, id: &UpstreamId) -> Option<&'c Upstream> {
     upstreams.find(|it| it.id == *id).map(|it| &**it)
 }
 
-/// Whatever would be sent again goes to the same place under the same key, or not at all.
+/// Whatever would be sent again, asked about or undone is so at the same place under the same key, or not at all.
 fn sent_otherwise(
     after: &Upstream,
     before: Option<&Upstream>,
@@ -259,7 +261,16 @@ fn sent_otherwise(
             }
         }
     }
-    if before.is_some_and(|before| before.url != after.url) {
+    // Texts are put in beside a key, and where there is none.
+    if let Some(way) = &operation.settle.way
+        && changes.is_empty()
+        && !after.placings().any(|it| it == way.placing)
+    {
+        changes.push(Change::Otherwise);
+    }
+    let of_record = operation.settle.way.as_ref().map(|way| way.destination);
+    let from = of_record.or_else(|| before.map(Upstream::destination));
+    if from.is_some_and(|from| from != after.destination()) {
         changes.push(Change::Elsewhere);
     }
     changes
@@ -431,12 +442,14 @@ impl fmt::Display for Change {
             Self::Resource(None) => {
                 f.write_str("it would have no resource: nothing would be ordered with it")
             }
-            Self::KeyGone => f.write_str("it would be sent again without its key"),
-            Self::KeyOther => f.write_str("it would be sent again under another key"),
+            Self::KeyGone => f.write_str("it would be sent again, or asked for, without its key"),
+            Self::KeyOther => f.write_str("it would be sent again, or asked for, under another key"),
             Self::Otherwise => f.write_str(
-                "it would be sent again with other things put into it (`key`, `reference`)",
+                "it would be sent again with other things put into it, or asked for by them (`key`, `reference`)",
             ),
-            Self::Elsewhere => f.write_str("it would be sent again to another place"),
+            Self::Elsewhere => {
+                f.write_str("it would be sent again to another place, or asked for there")
+            }
         }
     }
 }

@@ -29,6 +29,7 @@ pub fn idempotent() -> SettlePolicy {
             backoff_from: Millis(0),
             backoff_to: Millis(0),
         })),
+        way: None,
     }
 }
 
@@ -41,6 +42,7 @@ pub fn asked(lag: u64, samples: u32) -> SettlePolicy {
         },
         key: None,
         steps: Steps::new(vec![SettleStep::LookUp(question(lag, samples))]).unwrap(),
+        way: None,
     }
 }
 
@@ -88,6 +90,7 @@ pub fn calls_back() -> SettlePolicy {
             within: Millis(2 * TICK_MS),
         })])
         .unwrap(),
+        way: None,
     }
 }
 
@@ -97,6 +100,7 @@ pub fn opaque() -> SettlePolicy {
         capability: Capability::default(),
         key: None,
         steps: Steps::none(),
+        way: None,
     }
 }
 

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue};
 use super::value;
 use crate::config::asking::{Compare, Content, Credential, LookUp, Pages, Query, Undo, Value};
 use crate::config::callbacks::FoundOutcome;
+use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
 use crate::config::insertion::{IfPresent, Insert, ReferencePart, ReferenceRule, Signed};
 use crate::config::scalar::{self, SIZE};
@@ -146,11 +147,37 @@ pub(super) fn names_what_is_sent<'r>(
     }
 }
 
-/// With `keep_request: never` there is neither a request to read from nor a credential of its own.
-pub(super) fn needs_nothing_stored(field: &Field<'_>, query: Option<&Query>) {
+/// A credential that stands in sees the account that it is of. Which account that is must still be said by what
+/// goes along from the stored request.
+pub(super) fn stands_in_for_its_account(
+    field: &Field<'_>,
+    credential: Option<&Credential>,
+    principal: &[PrincipalPart],
+) {
+    if credential.is_some_and(|own| !own.leaves(principal)) {
+        field.error(
+            "the `credential` takes the place of what tells accounts apart (`principal`): what it sees may be \
+             another account's",
+        );
+    }
+}
+
+/// With `keep_request: never` there is neither a request to read from nor a credential of its own; nor anything
+/// that would say of which account it was.
+pub(super) fn needs_nothing_stored(
+    field: &Field<'_>,
+    query: Option<&Query>,
+    principal: &[PrincipalPart],
+) {
     let Some(query) = query else {
         return;
     };
+    if !principal.is_empty() {
+        field.error(
+            "with `keep_request: never` nothing says which account is to be asked, and there is more than one \
+             (`principal`)",
+        );
+    }
     if query.credential.is_none() {
         field.error("with `keep_request: never` this needs a `credential` of its own");
     }

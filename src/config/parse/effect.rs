@@ -15,15 +15,19 @@ use super::insertion::{self, Inserted};
 use super::settle::{Around, Settled, settle};
 use super::{answers, means, value};
 use crate::config::answers::AnswerRules;
+use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
 use crate::config::insertion::{Insert, KeyRule, Signed};
 use crate::config::problems::Place;
 use crate::config::scalar::{self, DURATION, SIZE};
-use crate::config::settings::{Action, EffectRule, Identity, Limits, Methods, Mode, Protect};
+use crate::config::settings::{
+    Action, EffectRule, Identity, Limits, Methods, Mode, Protect, UNLISTED,
+};
 use crate::expression::{Member, PathTemplate, Reference, Root, Template};
+use crate::protocol::ids::EffectName;
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
-    Capability, KeyPolicy, Order, Policy, SettlePolicy, Timeouts, TokenMode,
+    Capability, Destination, KeyPolicy, Order, Policy, SettlePolicy, Timeouts, TokenMode, Way,
 };
 use crate::protocol::time::Millis;
 
@@ -44,6 +48,10 @@ pub(super) struct Context {
     pub(super) limits: Limits,
     /// Does anybody listen for callbacks?
     pub(super) calls_back: bool,
+    /// Where the effects go.
+    pub(super) destination: Option<Destination>,
+    /// What selects an account or a caller.
+    pub(super) principal: Vec<PrincipalPart>,
     /// Where the config names the profile, and everything stands that the profile brings.
     pub(super) profile: Option<Place>,
 }
@@ -59,8 +67,7 @@ pub(super) fn effect(field: &Field<'_>, context: &Context) -> Option<EffectRule>
         }
         Action::Pass
     } else {
-        let (methods, path) = on.as_ref().map(|on| (&on.methods, &on.path)).unzip();
-        Action::Protect(Arc::new(protect(&mut fields, methods, path, context)))
+        Action::Protect(Arc::new(protect(&mut fields, on.as_ref(), context)))
     };
     fields.finish();
     let On {
@@ -76,7 +83,8 @@ pub(super) fn effect(field: &Field<'_>, context: &Context) -> Option<EffectRule>
     })
 }
 
-struct On {
+/// Which requests are effects of one kind.
+pub(super) struct On {
     name: String,
     methods: Methods,
     path: PathTemplate,
@@ -122,12 +130,8 @@ fn methods_of(field: &Field<'_>, text: &str) -> Option<Methods> {
 }
 
 /// Reads the rules of an effect; without any field these are the defaults.
-pub(super) fn protect(
-    fields: &mut Fields<'_>,
-    methods: Option<&Methods>,
-    path: Option<&PathTemplate>,
-    context: &Context,
-) -> Protect {
+pub(super) fn protect(fields: &mut Fields<'_>, on: Option<&On>, context: &Context) -> Protect {
+    let (methods, path) = on.map(|on| (&on.methods, &on.path)).unzip();
     let mode = super::mode(fields, context.mode);
     fields.refuse_later(&["principal"]);
     let means = means::means(fields, path);
@@ -148,6 +152,7 @@ pub(super) fn protect(
         path,
         insert: &insert,
         calls_back: context.calls_back,
+        principal: &context.principal,
         profile: context.profile,
         lifetime: insert.key.as_ref().and_then(|key| key.policy.lifetime),
     };
@@ -175,6 +180,11 @@ pub(super) fn protect(
                 ..key.policy
             }),
             steps,
+            way: context.destination.map(|destination| Way {
+                effect: EffectName::new(on.map_or(UNLISTED, |on| on.name.as_str())),
+                destination,
+                placing: insert.placing(),
+            }),
         },
         timeouts: context.timeouts,
         keep_request,
@@ -225,6 +235,7 @@ fn keyless(insert: &Insert, policy: &Policy) -> Option<Policy> {
                 },
                 key: None,
                 steps,
+                way: policy.settle.way.clone(),
             },
             ..policy.clone()
         }
@@ -233,7 +244,7 @@ fn keyless(insert: &Insert, policy: &Policy) -> Option<Policy> {
 
 /// The rules of an effect about which the config says nothing.
 pub(super) fn defaults(empty: &Field<'_>, context: &Context) -> Option<Protect> {
-    Some(protect(&mut empty.map()?, None, None, context))
+    Some(protect(&mut empty.map()?, None, context))
 }
 
 /// POSTs commute unless somebody says otherwise; whatever replaces or removes does not.

@@ -9,7 +9,8 @@
 use std::num::NonZeroU32;
 
 use super::asking;
-use crate::config::asking::Asking;
+use crate::config::asking::{Asking, Query};
+use crate::config::callers::PrincipalPart;
 use crate::config::field::{Field, Fields};
 use crate::config::insertion::Insert;
 use crate::config::problems::Place;
@@ -50,6 +51,8 @@ pub(super) struct Around<'a> {
     pub(super) insert: &'a Insert,
     /// Does anybody listen for the upstream's callbacks?
     pub(super) calls_back: bool,
+    /// What selects an account or a caller.
+    pub(super) principal: &'a [PrincipalPart],
     /// Where everything stands that a profile brings.
     pub(super) profile: Option<Place>,
     /// How long the upstream remembers the key, where that is known.
@@ -191,9 +194,7 @@ impl Reading<'_> {
             let read = (asked.query.members(), asked.references());
             asking::names_what_is_sent(field, read, self.around.insert);
         }
-        if !self.keep {
-            asking::needs_nothing_stored(field, asked.as_ref().map(|asked| &asked.query));
-        }
+        self.check_query(field, asked.as_ref().map(|asked| &asked.query));
         fields.finish();
         if let (Some(step), Some(asked)) = (step, asked) {
             self.asking.look_ups.push(asked);
@@ -226,6 +227,7 @@ impl Reading<'_> {
             let read = (query.members(), query.references());
             asking::names_what_is_sent(field, read, self.around.insert);
         }
+        asking::stands_in_for_its_account(field, asked.credential.as_ref(), self.around.principal);
         fields.finish();
         if let Some(step) = step {
             self.asking.compares.push(asked);
@@ -257,9 +259,7 @@ impl Reading<'_> {
             let read = (asked.query.members(), asked.references());
             asking::names_what_is_sent(field, read, self.around.insert);
         }
-        if !self.keep {
-            asking::needs_nothing_stored(field, asked.as_ref().map(|asked| &asked.query));
-        }
+        self.check_query(field, asked.as_ref().map(|asked| &asked.query));
         fields.finish();
         if let (Some(step), Some(asked)) = (step, asked) {
             self.asking.voids.push(asked);
@@ -325,6 +325,16 @@ impl Reading<'_> {
             SettleStep::Callback(policy) => sum.plus(policy.within),
             SettleStep::SendAgain(_) | SettleStep::Void(_) => sum,
         })
+    }
+
+    fn check_query(&self, field: &Field<'_>, query: Option<&Query>) {
+        let principal = self.around.principal;
+        let own = query.and_then(|query| query.credential.as_ref());
+        if self.keep {
+            asking::stands_in_for_its_account(field, own, principal);
+        } else {
+            asking::needs_nothing_stored(field, query, principal);
+        }
     }
 
     /// `name`, `lag`, `every` and `within`: what questions and undos have in common. `None` without a lag. And

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::config::answers::AnswerRules;
 use crate::config::field::{Field, Fields};
+use crate::config::insertion::destination;
 use crate::config::problems::Place;
 use crate::config::profile::{self, Profile};
 use crate::config::scalar::{self, DURATION};
@@ -90,6 +91,8 @@ fn merged(
     let context = Context {
         mode,
         calls_back: callbacks.is_some(),
+        destination: url.as_ref().map(destination),
+        principal: callers.principal.clone(),
         profile,
         capability,
         inserted,

@@ -327,3 +327,41 @@ upstreams:
         "test.yaml:4:5: upstreams.stripe.lisen: is not a known field; did you mean `listen`?"
     );
 }
+
+/// A credential that stands in must see the account that the request was of.
+#[test]
+fn a_credential_that_may_be_another_accounts_is_refused() {
+    let file = |principal: &str, keep: &str, header: &str| {
+        format!(
+            "version: 1\nupstreams:\n  bank:\n    listen: 127.0.0.1:1\n    url: https://a\n    principal: {principal}\n    \
+             capability: [query]\n    effects:\n      - on: POST /x\n        once: {{ header: K }}\n        {keep}\n        \
+             settle:\n          - look_up: {{ get: /x, applied: 'true', lag: 1s, credential: {{ header: {header}, value: v }} }}\n"
+        )
+    };
+    let (account, nobody, kept) = (
+        "[ { header: X-Account } ]",
+        "none",
+        "keep_request: until-settled",
+    );
+    let never = "keep_request: never";
+    for (principal, keep, header, words) in [
+        (
+            "[ { header: Authorization } ]",
+            kept,
+            "Authorization",
+            "another account's",
+        ),
+        (account, kept, "X-Account", "another account's"),
+        (account, never, "Authorization", "which account"),
+    ] {
+        let problems = refused(&file(principal, keep, header));
+        let told = problems
+            .list()
+            .iter()
+            .any(|problem| problem.message.contains(words));
+        assert!(told, "{words}: {problems}");
+    }
+    for (principal, keep) in [(account, kept), (nobody, kept), (nobody, never)] {
+        super::good(&file(principal, keep, "Authorization"));
+    }
+}

@@ -31,6 +31,7 @@ fn asked(question: LookUpPolicy) -> SettlePolicy {
         },
         key: None,
         steps: Steps::new(vec![SettleStep::LookUp(question)]).unwrap(),
+        way: None,
     }
 }
 

@@ -201,7 +201,7 @@ fn what_carries_its_condition_is_sent_again_without_a_key() {
     let no_step = ResendReply::Forbidden(Parked::NoStep);
     assert_eq!(world.resend(&key), no_step);
     // A person does not see more conditions in it either.
-    assert_eq!(world.attend(&key, true), no_step);
+    assert_eq!(world.attend(&key), no_step);
 }
 
 /// A resend of an earlier admission that turns out to have sent nothing gives nothing back to the

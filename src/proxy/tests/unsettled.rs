@@ -3,7 +3,6 @@
 use super::commits::Counting;
 use super::*;
 use crate::protocol::operation::{Parked, State};
-use crate::protocol::outcome::{Evidence, Unsent};
 
 /// The process of before.
 const EARLIER: InstanceId = InstanceId(7);
@@ -35,18 +34,19 @@ async fn left_behind(upstream: SocketAddr, method: &'static str) -> (Bench, Oper
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stored_request_that_cannot_be_sent_is_given_to_a_person_and_every_end_is_told() {
+async fn a_stored_request_that_cannot_be_sent_is_given_to_a_person_and_that_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (bench, key) = left_behind(listener.local_addr().unwrap(), "CONNECT").await;
     let mut ticket = bench.dispatcher.waiters.watch(&key);
     bench.reconciler.wake(&key);
 
-    let attempt = tokio::time::timeout(LIMIT, ticket.next()).await.unwrap();
-    assert_eq!(attempt.evidence, Some(Evidence::NotSent(Unsent::Unfit)));
-    assert_eq!(attempt.state, State::Uncertain);
     let parked = tokio::time::timeout(LIMIT, ticket.next()).await.unwrap();
     let why = Parked::RequestNotKept;
     assert_eq!(parked.state, State::NeedsAttention(why));
+    // That it could not be sent was known before another attempt was asked for.
+    let read = bench.dispatcher.register.read();
+    let found = read.operation(&key, false).await.unwrap().unwrap();
+    assert_eq!(found.operation.attempts.len(), 1);
 }
 
 /// It goes nowhere while the config in force would send it otherwise, and is settled once that is put right.

@@ -170,6 +170,7 @@ fn operation() -> Operation {
                 backoff_from: Millis(200),
                 backoff_to: Millis(30_000),
             })),
+            way: None,
         },
         state: State::Completed(Completion {
             verdict: Verdict::Applied,

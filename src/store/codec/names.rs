@@ -7,9 +7,9 @@
 use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
 use crate::protocol::ids::{
-    AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,
-    OperationId, OperationKey, Principal, ResourceName, Round, Sequence, StepName, Tenant,
-    TokenSource, UpstreamId,
+    AcquisitionId, AdmissionNumber, AttemptId, EffectName, FencingToken, Fingerprint, Incarnation,
+    InstanceId, OperationId, OperationKey, Principal, ResourceName, Round, Sequence, StepName,
+    Tenant, TokenSource, UpstreamId,
 };
 use crate::protocol::meaning::Grain;
 use crate::protocol::operation::{IdentityOrigin, Parked};
@@ -76,7 +76,8 @@ texts!(
     ResourceName,
     AcquisitionId,
     TokenSource,
-    StepName
+    StepName,
+    EffectName
 );
 
 /// Newtypes over a number.

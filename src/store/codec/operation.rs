@@ -349,6 +349,7 @@ impl Field for SettlePolicy {
             capability,
             key,
             steps,
+            way,
         } = self;
         writer.part(|writer| {
             capability.put(writer);
@@ -357,8 +358,12 @@ impl Field for SettlePolicy {
             let resend = steps.send_again();
             let undoes = steps.iter().any(|(_, step)| step.void().is_some());
             resend.filter(|_| !undoes).put(writer);
-            if *steps != Steps::resends(resend) {
+            if *steps != Steps::resends(resend) || way.is_some() {
                 settling::put_steps(steps, writer);
+            }
+            // Appended after the steps. A record without it is what it was before.
+            if let Some(way) = way {
+                way.put(writer);
             }
         });
     }
@@ -373,10 +378,16 @@ impl Field for SettlePolicy {
             } else {
                 settling::take_steps(reader)?
             };
+            let way = if reader.is_empty() {
+                None
+            } else {
+                Some(Field::take(reader)?)
+            };
             Ok(Self {
                 capability,
                 key,
                 steps,
+                way,
             })
         })
     }

@@ -12,8 +12,9 @@ use settling::{settling, steps};
 use crate::protocol::command::{Event, Steering};
 use crate::protocol::fence::{Fence, Intervention, Latest};
 use crate::protocol::ids::{
-    AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,
-    OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource, UpstreamId,
+    AcquisitionId, AdmissionNumber, AttemptId, EffectName, FencingToken, Fingerprint, Incarnation,
+    InstanceId, OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource,
+    UpstreamId,
 };
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::meaning::{Grain, Members};
@@ -24,7 +25,7 @@ use crate::protocol::operation::{
 use crate::protocol::outcome::Answer;
 use crate::protocol::outcome::{Interruption, Phase, Provenance, StoredRequest, Unsent, Verdict};
 use crate::protocol::policy::{
-    Capability, KeyPolicy, KeyValue, Order, Ownership, Placing, SettlePolicy,
+    Capability, Destination, KeyPolicy, KeyValue, Order, Ownership, Placing, SettlePolicy, Way,
 };
 use crate::protocol::steps::ResendPolicy;
 use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
@@ -262,10 +263,18 @@ fn settle() -> impl Strategy<Value = SettlePolicy> {
             query,
             callback,
         });
-    (capability, option::of(key), steps(resend)).prop_map(|(capability, key, steps)| SettlePolicy {
+    let way =
+        (".{0,20}", any::<u64>(), any::<u64>()).prop_map(|(effect, destination, placing)| Way {
+            effect: EffectName::new(effect),
+            destination: Destination(destination),
+            placing: Placing(placing),
+        });
+    let all = (capability, option::of(key), steps(resend), option::of(way));
+    all.prop_map(|(capability, key, steps, way)| SettlePolicy {
         capability,
         key,
         steps,
+        way,
     })
 }
 

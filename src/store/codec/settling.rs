@@ -13,6 +13,7 @@ use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
 use crate::protocol::finding::NotKnown;
 use crate::protocol::operation::{Operation, Parked, State};
+use crate::protocol::policy::{Destination, Placing, Way};
 use crate::protocol::settling::{Progress, Quiet, Said, Settling, Void};
 use crate::protocol::steps::{
     Backoff, CallbackPolicy, LookUpPolicy, SettleStep, StepIndex, Steps, VoidPolicy,
@@ -98,6 +99,31 @@ pub(super) fn put_steps(steps: &Steps, writer: &mut Writer) {
 
 pub(super) fn take_steps(reader: &mut Reader<'_>) -> Result<Steps, Malformed> {
     Steps::new(Field::take(reader)?).ok_or(Malformed::Range("Steps"))
+}
+
+impl Field for Way {
+    fn put(&self, writer: &mut Writer) {
+        let Self {
+            effect,
+            destination: Destination(destination),
+            placing: Placing(placing),
+        } = self;
+        writer.part(|writer| {
+            effect.put(writer);
+            writer.fixed(&destination.to_be_bytes());
+            writer.fixed(&placing.to_be_bytes());
+        });
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.part(|reader| {
+            Ok(Self {
+                effect: Field::take(reader)?,
+                destination: Destination(u64::from_be_bytes(reader.fixed()?)),
+                placing: Placing(u64::from_be_bytes(reader.fixed()?)),
+            })
+        })
+    }
 }
 
 impl Field for SettleStep {

@@ -227,6 +227,7 @@ pub(crate) fn policy() -> Policy {
                 backoff_from: Millis(200),
                 backoff_to: Millis(30_000),
             })),
+            way: None,
         },
         timeouts: Timeouts {
             dispatch: Millis(5_000),

@@ -12,4 +12,5 @@ mod onward;
 mod pass_through;
 mod scripted;
 mod tls;
+mod undone;
 mod unsent;

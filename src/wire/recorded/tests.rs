@@ -1,15 +1,18 @@
 //! Operations recorded under one config, judged by another.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use crate::config;
+use crate::protocol::ids::StepName;
 use crate::protocol::ids::{AdmissionNumber, FencingToken, Fingerprint, Round};
 use crate::protocol::meaning::Members;
 use crate::protocol::operation::{KeyUse, Place, State, WhyNot};
 use crate::protocol::outcome::Provenance;
 use crate::protocol::policy::Ownership;
 use crate::protocol::settling::Settling;
-use crate::protocol::steps::Steps;
-use crate::protocol::time::{BootId, BootInstant, Moment};
+use crate::protocol::steps::{Backoff, LookUpPolicy, SettleStep, Steps};
+use crate::protocol::time::{BootId, BootInstant, Millis, Moment};
 use crate::wire::identify::Identified;
 
 const CONFIG: &str = r#"
@@ -41,6 +44,23 @@ const START: Moment = Moment {
     boottime: BootInstant(0),
     wall_ms: 0,
 };
+
+/// A question, and nothing that sends.
+fn asking() -> Steps {
+    let (every, lag) = (Millis(1_000), Millis(1_000));
+    let question = SettleStep::LookUp(LookUpPolicy {
+        name: StepName::new("look_up"),
+        lag,
+        samples: NonZeroU32::MIN,
+        every: Backoff {
+            from: every,
+            to: every,
+        },
+        within: Millis(60_000),
+        tells_forms: false,
+    });
+    Steps::new(vec![question]).unwrap()
+}
 
 /// The same config but for one place.
 fn changed(from: &str, to: &str) -> Config {
@@ -378,6 +398,14 @@ fn the_key_that_a_resend_goes_under() {
         assert!(changes.contains(&Change::Otherwise), "{changes:?}");
     }
     assert_eq!(judged(&before, &placed)[1], []);
+
+    // Where nothing is sent again, it is asked for by the same.
+    let (mut operation, request) = statement();
+    operation.settle.steps = asking();
+    let asked = (operation, request);
+    assert_eq!(judged(&gone, &asked)[1], [Change::KeyGone]);
+    let moved = changed("url: http://bank.internal", "url: http://bank2.internal");
+    assert!(judged(&moved, &asked)[0].contains(&Change::Elsewhere));
 
     // Settled, it is not sent again.
     let (mut operation, request) = statement();

@@ -288,6 +288,7 @@ fn policy() -> Policy {
                 backoff_from: Millis(200),
                 backoff_to: Millis(30_000),
             })),
+            way: None,
         },
         timeouts: Timeouts {
             dispatch: Millis(5_000),

@@ -236,13 +236,35 @@ fn a_credential_that_has_expired_is_stood_in_for() {
     assert_eq!(upstream.effects().len(), 1);
 }
 
-/// Square-style: an effect that says so is undone by its key where nobody knows.
+/// Another account's key may be asked with, and sees nothing of this one's payments. So it is not asked with where
+/// the own one is valid and only may not ask.
 #[test]
-fn an_uncertain_effect_is_undone_where_its_rules_say_so() {
-    let route = r#"
-capability: [idempotent]
+fn a_credential_that_may_not_ask_is_not_stood_in_for() {
+    let standing_in = LISTING
+        .replace(
+            "          lag: 1s",
+            "          credential: { value: \"Bearer another's\" }\n          lag: 300ms",
+        )
+        .replace("within: 20s", "within: 3s");
+    let upstream = Upstream::start(Keys::Ignored);
+    let proxy = Proxy::start(Setup::new(upstream.address(), &standing_in));
+    upstream.when_asked(|_, head, _| match head.fields.first("authorization") {
+        Some("Bearer another's") => json_answer(200, r#"{"items":[]}"#),
+        _ => json_answer(403, "{}"),
+    });
+    upstream.next(Script::lose_answer());
+    pay(&proxy, "k", PAYMENT)
+        .field("authorization", "Bearer own")
+        .send();
+    until_state(&proxy, "k", "NEEDS_ATTENTION");
+    assert_eq!(upstream.effects().len(), 1);
+}
+
+/// Undone by its key where nobody knows. Connecting and dispatching have the limits that they have by default.
+const UNDONE: &str = r#"
+capability: [idempotent, query]
 key: { header: Idempotency-Key, lifetime: 24h, value: caller }
-timeouts: { connect: 2s, response: 300ms, dispatch: 5s }
+timeouts: { response: 300ms }
 effects:
   - on: POST /payments
     once: { header: Idempotency-Key }
@@ -254,8 +276,12 @@ effects:
           lag: 300ms
           every: { from: 100ms, to: 100ms }
 "#;
+
+/// Square-style: an effect that says so is undone by its key where nobody knows.
+#[test]
+fn an_uncertain_effect_is_undone_where_its_rules_say_so() {
     let upstream = Upstream::start(Keys::Honoured);
-    let proxy = Proxy::start(Setup::new(upstream.address(), route));
+    let proxy = Proxy::start(Setup::new(upstream.address(), UNDONE));
     upstream.when_asked(|_, head, body| {
         assert_eq!((head.word(0), body), ("POST", r#"{"key":"k"}"#));
         json_answer(200, "{}")
@@ -274,6 +300,31 @@ effects:
         "nothing was sent again under it"
     );
     assert_eq!(state(&proxy, "k"), "COMPLETED");
+}
+
+/// What cannot be made of the request is not sent, and so has not begun: other steps still can.
+#[test]
+fn an_undo_that_cannot_be_made_never_begins() {
+    let route = UNDONE
+        .replace("\"{operation.key}\"", "\"{body.no_such_member}\"")
+        .replace("lag: 300ms", "within: 1s\n          lag: 300ms")
+        + r#"
+      - look_up:
+          get: /ask
+          applied: "response.status == 200"
+          lag: 300ms
+          within: 30s
+"#;
+    let upstream = Upstream::start(Keys::Honoured);
+    let proxy = Proxy::start(Setup::new(upstream.address(), &route));
+    upstream.when_asked(|_, head, _| {
+        assert_eq!(head.word(1), "/ask");
+        json_answer(200, "{}")
+    });
+    upstream.next(Script::lose_answer());
+    assert_eq!(pay(&proxy, "k", "{}").send().status, 200);
+    let log = events(&proxy, "k");
+    assert!(!log.contains("undoing it by its key"), "{log}");
 }
 
 /// What is there now is what was sent: it was applied. That nothing is there proves something only where nobody

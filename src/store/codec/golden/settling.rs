@@ -4,8 +4,9 @@ use std::num::NonZeroU32;
 
 use super::*;
 use crate::protocol::finding::NotKnown;
-use crate::protocol::ids::StepName;
+use crate::protocol::ids::{EffectName, StepName};
 use crate::protocol::operation::Parked;
+use crate::protocol::policy::{Destination, Placing, Way};
 use crate::protocol::settling::{Progress, Quiet, Said, Void};
 use crate::protocol::steps::{
     Backoff, CallbackPolicy, LookUpPolicy, SettleStep, StepIndex, VoidPolicy,
@@ -144,6 +145,27 @@ fn what_a_person_took_up_stands_behind_everything_else() {
     assert_eq!(decode_operation(&bytes, key(), None), Ok(taken_up.clone()));
     taken_up.settling.taken_up = None;
     assert_eq!(decode_operation(&before, key(), None), Ok(taken_up));
+}
+
+/// How it went out stands behind the steps, which are spelled out then; readers of before leave it alone.
+#[test]
+fn how_it_went_out() {
+    let mut operation = of_steps(vec![resend()], State::Uncertain, Settling::default());
+    operation.settle.way = Some(Way {
+        effect: EffectName::new("POST /a"),
+        destination: Destination(0x0102_0304_0506_0708),
+        placing: Placing(9),
+    });
+    let bytes = encode_operation(&operation);
+    let appended = "01000605c801b0ea011807504f5354202f6101020304050607080000000000000009";
+    let text = to_hex(&bytes);
+    assert!(text.contains(appended), "{text}");
+    assert_eq!(decode_operation(&bytes, key(), None), Ok(operation.clone()));
+    let (resend, state) = read_of_old(&operation);
+    assert_eq!(
+        (resend, state),
+        (operation.settle.steps.send_again(), State::Uncertain)
+    );
 }
 
 /// What a reader of before makes of it: the fields that it knew, as it read them.
