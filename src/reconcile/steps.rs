@@ -16,7 +16,6 @@ use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{AttemptEnd, Operation, Parked, State};
-use crate::protocol::outcome::Evidence;
 use crate::protocol::plan::{self, Step};
 use crate::protocol::policy::LISTEN;
 use crate::protocol::start::Start;
@@ -328,16 +327,6 @@ impl Reconciler {
             at: self.dispatcher.clock.now(),
         };
         register.note(note).await.map(drop)
-    }
-
-    /// A caller's own attempt was answered: an upstream that answers is not away, however many questions it leaves
-    /// open. One that was not answered counts for nothing here: settling finds out by itself.
-    pub(crate) fn heard_by_caller(&self, key: &OperationKey, report: &Report) {
-        if let Report::Recorded { evidence, .. } | Report::Unrecorded { evidence, .. } = report
-            && matches!(evidence, Evidence::Answered { .. })
-        {
-            self.breaker_of(&key.upstream).answered();
-        }
     }
 
     pub(super) async fn note_settled(&self, before: &Operation, ended: bool) {

@@ -166,6 +166,7 @@ fn what_carries_its_condition_is_sent_again_without_a_key() {
                 },
                 key: None,
                 steps: resends(2),
+                way: None,
             };
         });
         let mut world = World::new();
