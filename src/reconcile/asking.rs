@@ -288,19 +288,16 @@ pub(super) fn ready(
     operation: &Operation,
     request: Option<StoredRequest>,
 ) -> Result<Ready, NotKnown> {
-    let (protect, request) = match request {
-        Some(request) => {
-            let route = gateway.route_of(&request);
-            let (protect, params) = route.ok_or(NotKnown::NotConfigured)?;
-            (protect, Some((request, params)))
-        }
-        None => {
-            let way = operation.settle.way.as_ref();
-            let way = way.ok_or(NotKnown::RequestNotKept)?;
-            let protect = gateway.config.protect_named(&way.effect);
-            let protect = protect.ok_or(NotKnown::NotConfigured)?;
-            (Arc::clone(protect), None::<(_, PathParams)>)
-        }
+    let (protect, request) = if let Some(request) = request {
+        let route = gateway.route_of(&request);
+        let (protect, params) = route.ok_or(NotKnown::NotConfigured)?;
+        (protect, Some((request, params)))
+    } else {
+        let way = operation.settle.way.as_ref();
+        let way = way.ok_or(NotKnown::RequestNotKept)?;
+        let protect = gateway.config.protect_named(&way.effect);
+        let protect = protect.ok_or(NotKnown::NotConfigured)?;
+        (Arc::clone(protect), None::<(_, PathParams)>)
     };
     if is_elsewhere(operation, &gateway.config) || !is_put_in_as(operation, &protect.insert) {
         return Err(NotKnown::NotConfigured);

@@ -29,6 +29,7 @@ use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
     Capability, Destination, KeyPolicy, Order, Policy, SettlePolicy, Timeouts, TokenMode, Way,
 };
+use crate::protocol::steps::Steps;
 use crate::protocol::time::Millis;
 
 const DEFAULT_JOIN: Duration = Duration::from_secs(10);
@@ -173,19 +174,7 @@ pub(super) fn protect(fields: &mut Fields<'_>, on: Option<&On>, context: &Contex
     let policy = Policy {
         fence: fence_policy,
         order,
-        settle: SettlePolicy {
-            capability: context.capability,
-            key: insert.key.as_ref().map(|key| KeyPolicy {
-                placing: Some(insert.placing()),
-                ..key.policy
-            }),
-            steps,
-            way: context.destination.map(|destination| Way {
-                effect: EffectName::new(on.map_or(UNLISTED, |on| on.name.as_str())),
-                destination,
-                placing: insert.placing(),
-            }),
-        },
+        settle: settle_policy(on, context, &insert, steps),
         timeouts: context.timeouts,
         keep_request,
     };
@@ -205,6 +194,28 @@ pub(super) fn protect(fields: &mut Fields<'_>, on: Option<&On>, context: &Contex
         body_limit,
         answer_limit,
         uncertain_status,
+    }
+}
+
+/// What an intent keeps of how it is settled, and of the way that it goes.
+fn settle_policy(
+    on: Option<&On>,
+    context: &Context,
+    insert: &Insert,
+    steps: Steps,
+) -> SettlePolicy {
+    SettlePolicy {
+        capability: context.capability,
+        key: insert.key.as_ref().map(|key| KeyPolicy {
+            placing: Some(insert.placing()),
+            ..key.policy
+        }),
+        steps,
+        way: context.destination.map(|destination| Way {
+            effect: EffectName::new(on.map_or(UNLISTED, |on| on.name.as_str())),
+            destination,
+            placing: insert.placing(),
+        }),
     }
 }
 

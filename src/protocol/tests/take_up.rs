@@ -60,6 +60,7 @@ fn what_was_given_up_is_asked_after_again_with_its_time_and_its_samples_anew() {
 /// Also on a machine that has watched it for days, and whose clock counts from another boot.
 #[test]
 fn another_machine_has_the_time_anew_as_well() {
+    const DAYS: u64 = 3 * 86_400_000;
     let mut world = given_up(&subject());
     let elsewhere = |ms: u64| Moment {
         boot: BootId(9),
@@ -80,7 +81,6 @@ fn another_machine_has_the_time_anew_as_well() {
             &elsewhere(ms),
         )
     };
-    const DAYS: u64 = 3 * 86_400_000;
     assert!(matches!(plan(&world, DAYS), Step::Ask { .. }));
     let by = Finder::LookUp {
         step: LOOK,

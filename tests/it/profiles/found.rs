@@ -79,11 +79,10 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "stripe-v1",
-        key: Err("Idempotency-Key"),
-        target: "/v1/payment_intents/pi_1/capture",
-        kind: FORM,
-        body: "",
+        request: Request {
+            body: "",
+            ..STRIPE_CAPTURE
+        },
         reference: None,
         sends_again: true,
         asked: "/v1/payment_intents/pi_1",
@@ -96,11 +95,11 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "stripe-v1",
-        key: Err("Idempotency-Key"),
-        target: "/v1/payment_intents/pi_1/confirm",
-        kind: FORM,
-        body: "payment_method=pm_1",
+        request: Request {
+            target: "/v1/payment_intents/pi_1/confirm",
+            body: "payment_method=pm_1",
+            ..STRIPE_CAPTURE
+        },
         reference: None,
         sends_again: true,
         asked: "/v1/payment_intents/pi_1",
