@@ -267,7 +267,7 @@ pub fn room_for_void(
     let policy = operation.settle.steps.at(step).and_then(SettleStep::void);
     let policy = policy.ok_or(Parked::NoStep)?;
     if is_only_asked(operation) {
-        return Err(Parked::of_undo(operation));
+        return Err(Parked::NotToldInTime);
     }
     let begun = operation.settling.void.as_ref().map_or(0, |it| it.begun);
     if begun >= policy.attempts {

@@ -32,9 +32,7 @@ pub(super) fn begin(view: &View, begin: &BeginVoid) -> Decision {
         }
     }
     let live = before.has_live_attempt(&view.living, &begin.at);
-    // A request for an undo that is written twice begins one.
-    let repeated = before.lists(begin.attempt) && !broken(Rule::RepeatedWriteGrantsOnce);
-    if live || repeated {
+    if live || before.lists(begin.attempt) {
         return say(VoidReply::NotNow);
     }
     let room = match plan::room_for_void(before, begin.step, &begin.at) {

@@ -376,7 +376,7 @@ effects:
 #[test]
 fn what_was_given_up_is_asked_after_again_when_a_person_says_so() {
     let upstream = Upstream::start(Keys::Ignored);
-    let route = LISTING.replace("within: 20s", "within: 500ms");
+    let route = LISTING.replace("within: 20s", "within: 2s");
     let proxy = Proxy::start(Setup::new(upstream.address(), &route));
     upstream.when_asked(|_, _, _| json_answer(500, "{}"));
     upstream.next(Script::lose_answer());

@@ -6,7 +6,7 @@ use fencepost::protocol::policy::{IfOlderUnsettled, Ownership, PerGeneration};
 
 use super::super::register::{attempt_id, form_of};
 use super::super::scenario::{Call, Scenario, TICK_MS};
-use super::super::world::{Name, Packet, Proof, Task, Try, World};
+use super::super::world::{Name, Packet, Proof, Task, Try, Undo, World};
 use super::answers::repeats;
 use super::{Judged, Position, Violation, is_acting, is_listening, never};
 
@@ -55,9 +55,12 @@ fn nothing_was_undone(before: &World, attempt: &Try) -> Judged {
     })
 }
 
-/// A write that begins an undo came a second time.
-pub fn undoing_twice(granted: bool, name: Name) -> Judged {
-    never(granted, || format!("an undo of {name} was granted twice"))
+/// A write that begins an undo was granted a second time: by then nothing of it may leave any more.
+pub fn undoing_twice(undo: &Undo, now: u8) -> Judged {
+    let may_leave = u64::from(now) * TICK_MS <= u64::from(undo.dispatch_by);
+    never(may_leave, || {
+        format!("an undo of {} was granted twice", undo.name)
+    })
 }
 
 /// What a person had asked after again is not sent, and not undone, unless he says so.

@@ -25,28 +25,27 @@ pub(super) fn all() -> Vec<Scenario> {
 
 /// It is given up too early, again and again.
 fn taken_up() -> Scenario {
-    let mut settle = asked(2, 2);
-    let mut look = question(2, 2);
+    let mut settle = asked(2, 1);
+    let mut look = question(2, 1);
     look.within = Millis(2 * TICK_MS);
     settle.steps = Steps::new(vec![SettleStep::LookUp(look)]).unwrap();
-    let calls = vec![Call::new("Alice", 'a', 1).settle(settle).grants(2)];
+    let calls = vec![Call::new("Alice", 'a', 1).settle(settle)];
     let about = "what was given up is asked after again, and given up again";
     Scenario::new("taken up", about, calls)
         .horizon(5)
         .budget(Budget {
             losses: 1,
-            blind: 1,
-            questions: 3,
+            unclear: 1,
+            questions: 2,
             take_ups: 2,
             ..Budget::default()
         })
-        .with(|scenario| scenario.upstream.search_lag = 1)
 }
 
 fn only_asked() -> Scenario {
     let mut settle = idempotent();
     let resend = settle.steps.send_again().map(SettleStep::SendAgain);
-    let look = SettleStep::LookUp(question(1, 1));
+    let look = SettleStep::LookUp(question(2, 1));
     settle.steps = Steps::new([look].into_iter().chain(resend).collect()).unwrap();
     let calls = vec![Call::new("Alice", 'a', 1).settle(settle)];
     let about =
@@ -64,9 +63,9 @@ fn only_asked() -> Scenario {
 }
 
 fn not_undone() -> Scenario {
-    let mut settle = undone(1, 1);
+    let mut settle = undone(2, 1);
     let mut steps: Vec<SettleStep> = settle.steps.iter().map(|(_, it)| it.clone()).collect();
-    steps.insert(0, SettleStep::LookUp(question(1, 1)));
+    steps.insert(0, SettleStep::LookUp(question(2, 1)));
     settle.steps = Steps::new(steps).unwrap();
     let calls = vec![Call::new("Alice", 'a', 1).settle(settle)];
     let about = "what was given up while it could be undone is asked after, and not undone";
@@ -121,11 +120,12 @@ fn sent_within_the_lifetime() -> Scenario {
     Scenario::new("sent within the lifetime", about, calls)
         .horizon(7)
         .budget(Budget {
-            losses: 2,
-            sends: 2,
+            losses: 1,
+            sends: 1,
             ..Budget::default()
         })
         .lifetime(4)
+        .one_resend()
 }
 
 fn sent_by_the_owner() -> Scenario {

@@ -326,8 +326,10 @@ impl Step<'_> {
             ..first
         };
         self.begin_this_undo(self.proxy_of(first.instance), undo)?;
-        let twice = self.world.undos.len() > self.before.undos.len();
-        never::undoing_twice(twice, first.name)?;
+        let undos = &self.world.undos;
+        if undos.len() > self.before.undos.len() {
+            never::undoing_twice(&undos[undos.len() - 1], self.before.now)?;
+        }
         Ok(true)
     }
 
