@@ -127,6 +127,9 @@ impl Settling {
 
     /// A resend may act: what was seen or sampled before says nothing of it.
     pub(super) fn attempt_begins(&mut self) {
+        for step in &mut self.steps {
+            step.turn = Quiet::default();
+        }
         if broken(Rule::AttemptEndsQuiet) {
             return;
         }
@@ -134,7 +137,6 @@ impl Settling {
         for step in &mut self.steps {
             step.samples = 0;
             step.last_sample = None;
-            step.turn = Quiet::default();
         }
     }
 }
