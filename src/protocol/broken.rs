@@ -116,10 +116,9 @@ rules! {
     UndoIsTheLast: "once an undo has begun nothing else is sent under the key",
     TakenUpIsOnlyAsked: "what a person has asked after again is not sent by itself",
     VoidedIsNotFree: "once an undo has begun the operation is not free to be tried again",
-    VoidedIsFinal: "an undone operation is replayed, also to a corrected request",
+    VoidedIsFinal: "what an undo has begun of is replayed once it ended, also to a corrected request",
     UndoneMayNotStand: "once an undo has begun, what was seen before it ended proves nothing",
     UndoneAnswerProvesNothing: "once an undo has begun, an attempt's own answer does not say that it is in force",
-    UndoneIsNotCorrected: "once an undo has begun no corrected request takes the identity",
     WhatWasAdmittedIsCutOff: "a cancel or an advance cuts off what was admitted before",
     AdvanceClosesTheMark: "an advance closes the mark",
 }

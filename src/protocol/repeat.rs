@@ -184,15 +184,16 @@ fn leaves_identity_free(operation: &Operation, likeness: Likeness) -> bool {
                 .settle
                 .key
                 .is_some_and(|key| key.value == KeyValue::Caller);
-            // An undo is not the upstream's refusal of the request.
-            let refused = completion.verdict == Verdict::Refused
-                && (completion.provenance != Provenance::Void || broken(Rule::VoidedIsFinal));
+            // An undo is not the upstream's refusal of the request; and one that is on its way still, though
+            // the upstream refused, may not tell the corrected request from this one.
+            let undone =
+                completion.provenance == Provenance::Void || operation.settling.void.is_some();
+            let refused = completion.verdict == Verdict::Refused;
             refused
+                && (!undone || broken(Rule::VoidedIsFinal))
                 && operation.origin == IdentityOrigin::Derived
                 && likeness == Likeness::Other
                 && (!own_key || broken(Rule::CallersRefusalIsFinal))
-                // One that is on its way still would undo the corrected request, if it is not told apart.
-                && (operation.settling.void.is_none() || broken(Rule::UndoneIsNotCorrected))
         }
         State::Intended | State::Uncertain | State::NeedsAttention(_) => false,
     }

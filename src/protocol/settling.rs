@@ -131,6 +131,9 @@ impl Settling {
     /// A resend may act: what was seen or sampled before says nothing of it.
     pub(super) fn attempt_begins(&mut self) {
         self.taken_up = None;
+        for step in &mut self.steps {
+            step.turn = Quiet::default();
+        }
         if broken(Rule::AttemptEndsQuiet) {
             return;
         }
@@ -138,7 +141,6 @@ impl Settling {
         for step in &mut self.steps {
             step.samples = 0;
             step.last_sample = None;
-            step.turn = Quiet::default();
         }
     }
 }
