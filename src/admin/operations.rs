@@ -111,7 +111,7 @@ pub(super) async fn find(
     let key = OperationKey {
         tenant: api.tenant.clone(),
         upstream: UpstreamId::new(upstream),
-        principal: principal.clone().unwrap_or(Principal::None),
+        principal: principal.unwrap_or(Principal::None),
         id: OperationId::new(id),
         incarnation: incarnation.unwrap_or_default(),
     };

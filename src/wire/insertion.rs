@@ -147,16 +147,13 @@ pub fn carried_reference(
     named: Named<'_>,
 ) -> Option<String> {
     let digest = keys::reference(named.key);
-    let is_carried = match request {
-        Some(request) => {
-            let texts = references(insert, request, named);
-            let mut texts = texts.into_iter().filter_map(|(_, text)| text);
-            texts.any(|text| text.contains(&digest))
-        }
-        None => {
-            let always = insert.signed != Signed::LeftAlone;
-            always && insert.references.iter().any(is_always_the_digest)
-        }
+    let is_carried = if let Some(request) = request {
+        let texts = references(insert, request, named);
+        let mut texts = texts.into_iter().filter_map(|(_, text)| text);
+        texts.any(|text| text.contains(&digest))
+    } else {
+        let always = insert.signed != Signed::LeftAlone;
+        always && insert.references.iter().any(is_always_the_digest)
     };
     is_carried.then_some(digest)
 }
