@@ -81,6 +81,12 @@ fn another_machine_has_the_time_anew_as_well() {
             &elsewhere(ms),
         )
     };
+    assert_eq!(plan(&world, DAYS), Step::Start { step: LOOK });
+    world.apply(&Command::Start(Start {
+        key: key("k"),
+        step: LOOK,
+        at: elsewhere(DAYS),
+    }));
     assert!(matches!(plan(&world, DAYS), Step::Ask { .. }));
     let by = Finder::LookUp {
         step: LOOK,
