@@ -128,10 +128,10 @@ pub(super) fn google(question: &Question<'_>) -> Vec<u8> {
 
 /// It cancels whatever was paid under the key, and says the same where nothing was.
 pub(super) fn square(question: &Question<'_>) -> Vec<u8> {
-    match question.astray {
-        true => ok(r#"{"errors":[{"code":"BAD_REQUEST"}]}"#),
-        false => ok("{}"),
+    if question.astray {
+        return ok(r#"{"errors":[{"code":"BAD_REQUEST"}]}"#);
     }
+    ok("{}")
 }
 
 /// Whoever reads after a write sees it.
