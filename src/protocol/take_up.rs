@@ -98,6 +98,13 @@ fn begin_anew(operation: &mut Operation, taking: &TakeUp) {
         // When it was asked last, and when the last sample came, stays: a finding that is written twice is
         // known by the one, and a question that was on its way is no second sample by the other.
     }
+    // Its first question has its turn at once; the others when theirs comes.
+    let mut steps = operation.settle.steps.iter();
+    let first = steps.find_map(|(index, step)| step.question().map(|_| index));
+    drop(steps);
+    if let Some(first) = first {
+        operation.has_its_turn(first, taking.at);
+    }
     operation.state = State::Uncertain;
     operation.changed = taking.at;
 }
