@@ -109,6 +109,8 @@ fn a_callback_settles_what_nobody_knew_and_reaches_the_application_unchanged() {
     assert_eq!(scene.application.effects().len(), 2);
     assert_eq!(scene.upstream.effects().len(), 1);
     assert_eq!(state(&scene.proxy, "k"), "COMPLETED");
+    let events = operation(&scene.proxy, "k")["events"].to_string();
+    assert_eq!(events.matches("COMPLETED").count(), 1, "{events}");
 }
 
 #[test]

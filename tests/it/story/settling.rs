@@ -211,9 +211,9 @@ fn a_condition_is_sent_again_where_there_is_one() {
     let told = only_new(&proxy).send();
     assert_eq!(told.status, 201, "{}", told.text());
     let heads = upstream.heads();
-    assert_eq!(heads.len(), 2);
-    assert_eq!(heads[1].fields.first("if-none-match"), Some("*"));
-    assert_eq!(heads[1].fields.first("idempotency-key"), None);
+    assert_eq!(heads.len(), 1, "once whole");
+    assert_eq!(heads[0].fields.first("if-none-match"), Some("*"));
+    assert_eq!(heads[0].fields.first("idempotency-key"), None);
 
     // It arrived, and its own effect is what the condition meets.
     let upstream = Upstream::start(Keys::Ignored);
