@@ -25,7 +25,14 @@ pub struct RequestCondition(Program);
 
 /// A part of a JSON document, chosen by an expression.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pick(Program);
+pub struct Pick(Chosen);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Chosen {
+    Part(Program),
+    /// `body`: a root is no value, and here it is meant as it stands.
+    Whole,
+}
 
 impl FoundCondition {
     /// Compiles `response.status == 200 && response.body.data.exists(i, i.id == operation.id)`.
@@ -66,12 +73,17 @@ fn truth(holds: Result<bool, WhyMissing>) -> Truth {
 impl Pick {
     /// Compiles `response.body.data[0]`, to pick out of answers.
     pub fn of_found(source: &str) -> Result<Self, ExpressionError> {
-        Program::compile(source, Root::OF_FOUND, 0).map(Self)
+        let program = Program::compile(source, Root::OF_FOUND, 0)?;
+        Ok(Self(Chosen::Part(program)))
     }
 
-    /// Compiles `body.data.object`, to pick out of requests.
+    /// Compiles `body.data.object`, or `body`, to pick out of requests.
     pub fn of_request(source: &str) -> Result<Self, ExpressionError> {
-        Program::compile(source, Root::OF_CALLBACK, 0).map(Self)
+        if source.trim() == Root::Body.name() {
+            return Ok(Self(Chosen::Whole));
+        }
+        let program = Program::compile(source, Root::OF_CALLBACK, 0)?;
+        Ok(Self(Chosen::Part(program)))
     }
 
     /// Picks out of an answer's content.
@@ -81,26 +93,43 @@ impl Pick {
         answer: &AnswerFacts<'a>,
     ) -> Result<&'a [u8], WhyMissing> {
         let document = answer.json_body().ok_or(WhyMissing::Unreadable)?;
-        let references = self.0.references();
+        let Chosen::Part(program) = &self.0 else {
+            return whole(document);
+        };
+        let references = program.references();
         let scope = Scope::of_found(&references.iter(), request, answer)?;
-        self.out_of(&scope, document)
+        out_of(program, &scope, document)
     }
 
     /// Picks out of a request's content.
     pub fn from_request<'a>(&self, request: &RequestFacts<'a>) -> Result<&'a [u8], WhyMissing> {
-        let scope = Scope::of_request(&self.0.references().iter(), request);
+        let Chosen::Part(program) = &self.0 else {
+            return whole(request.body);
+        };
+        let scope = Scope::of_request(&program.references().iter(), request);
         let scope = scope.map_err(|missing| missing.why)?;
-        self.out_of(&scope, request.body)
+        out_of(program, &scope, request.body)
     }
+}
 
-    fn out_of<'a>(&self, scope: &Scope<'_>, document: &'a [u8]) -> Result<&'a [u8], WhyMissing> {
-        let wanted = as_json(&self.0.value(scope)?).ok_or(WhyMissing::NotScalar)?;
-        let text = std::str::from_utf8(document).map_err(|_| WhyMissing::NotText)?;
-        let whole: &RawValue = serde_json::from_str(text).map_err(|_| WhyMissing::Unreadable)?;
-        // Of equal parts each is as good as another.
-        let part = part_equal_to(whole.get(), &wanted).ok_or(WhyMissing::Failed)?;
-        Ok(part.as_bytes())
-    }
+fn out_of<'a>(
+    program: &Program,
+    scope: &Scope<'_>,
+    document: &'a [u8],
+) -> Result<&'a [u8], WhyMissing> {
+    let wanted = as_json(&program.value(scope)?).ok_or(WhyMissing::NotScalar)?;
+    // Of equal parts each is as good as another.
+    let part = part_equal_to(read(document)?.get(), &wanted).ok_or(WhyMissing::Failed)?;
+    Ok(part.as_bytes())
+}
+
+fn whole(document: &[u8]) -> Result<&[u8], WhyMissing> {
+    Ok(read(document)?.get().trim().as_bytes())
+}
+
+fn read(document: &[u8]) -> Result<&RawValue, WhyMissing> {
+    let text = std::str::from_utf8(document).map_err(|_| WhyMissing::NotText)?;
+    serde_json::from_str(text).map_err(|_| WhyMissing::Unreadable)
 }
 
 /// As `serde_json` would have read it; `None` for what no JSON text holds.
@@ -196,7 +225,10 @@ impl fmt::Debug for RequestCondition {
 
 impl fmt::Debug for Pick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pick({})", self.0.source())
+        match &self.0 {
+            Chosen::Part(program) => write!(f, "Pick({})", program.source()),
+            Chosen::Whole => f.write_str("Pick(body)"),
+        }
     }
 }
 
@@ -319,5 +351,12 @@ mod tests {
         assert_eq!(condition.test(&facts), Truth::Yes);
         let pick = Pick::of_request("body.data.object").unwrap();
         assert_eq!(pick.from_request(&facts), Ok(&br#"{"id": 7}"#[..]));
+        let all = Pick::of_request(" body ").unwrap();
+        assert_eq!(all.from_request(&facts), Ok(facts.body));
+        let no_json = RequestFacts {
+            body: b"no JSON",
+            ..facts
+        };
+        assert_eq!(all.from_request(&no_json), Err(WhyMissing::Unreadable));
     }
 }
