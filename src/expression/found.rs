@@ -42,7 +42,10 @@ impl FoundCondition {
 
     /// What it reads.
     pub fn references(&self) -> &[Reference] {
-        self.0.references()
+        match &self.0 {
+            Chosen::Part(program) => program.references(),
+            Chosen::Whole => &[],
+        }
     }
 
     /// Does it hold?
@@ -93,7 +96,10 @@ impl Pick {
 
     /// What it reads.
     pub fn references(&self) -> &[Reference] {
-        self.0.references()
+        match &self.0 {
+            Chosen::Part(program) => program.references(),
+            Chosen::Whole => &[],
+        }
     }
 
     /// Picks out of an answer's content.

@@ -142,7 +142,7 @@ fn an_answer_that_says_nothing_is_not_known_and_says_why() {
     for (answer, why) in [
         (html.as_bytes().to_vec(), "not what the conditions read"),
         (json_answer(200, r#"{"items":7}"#), "could not be computed"),
-        (json_answer(500, r#"{"items":[]}"#), "500"),
+        (json_answer(500, r#"{"items":[]}"#), "(500)"),
         (json_answer(401, "{}"), "credential"),
         (json_answer(200, &large), "larger"),
         (redirect.as_bytes().to_vec(), "was redirected"),
@@ -414,4 +414,36 @@ fn what_was_given_up_is_asked_after_again_when_a_person_says_so() {
     let sent = sent.iter().filter(|head| head.word(0) == "POST").count();
     assert_eq!((sent, upstream.effects().len()), (1, 1));
     assert_eq!(call.send().status, 201);
+}
+
+/// What is signed goes as it is, without the key that would be put into it: it is asked about by what it carries, and
+/// a key that it does not carry finds nothing.
+#[test]
+fn a_signed_request_without_its_key_is_asked_about_by_what_it_carries() {
+    let with = |reference: &str, own: &str| {
+        let route = LISTING
+            .replace("[query]", "[idempotent, query]\nkey: { json: /key, lifetime: 24h }\nreference: [ { json: /ref } ]\nsigned: leave-alone\nsignatures: [ X-Sig ]")
+            .replace("within: 20s", "within: 3s");
+        let upstream = Upstream::start(Keys::Ignored);
+        let question = format!("get: \"/payments?reference={{{reference}}}\"");
+        let route = route.replace("get: \"/payments?reference={body.reference}\"", &question);
+        let proxy = Proxy::start(Setup::new(upstream.address(), &route));
+        let own = own.to_owned();
+        upstream.when_asked(move |_, _, _| json_answer(200, &own));
+        upstream.next(Script::lose_answer());
+        let told = pay(&proxy, "k", PAYMENT).field("x-sig", "s").send();
+        (upstream, proxy, told)
+    };
+    let listed = r#"{"items":[{"reference":"order 42/é"}]}"#;
+    let (upstream, _proxy, told) = with("body.reference", listed);
+    assert_eq!(told.status, 201, "{}", told.text());
+    assert_eq!(bodies(&upstream), [PAYMENT]);
+    for absent in ["operation.key", "operation.reference"] {
+        let (upstream, proxy, told) = with(absent, r#"{"items":[]}"#);
+        assert!(matches!(told.status, 504 | 409), "{}", told.text());
+        until_state(&proxy, "k", "NEEDS_ATTENTION");
+        let log = events(&proxy, "k");
+        assert!(log.contains("could not be computed"), "{absent}: {log}");
+        assert_eq!(upstream.heads().len(), 1, "{absent}: nothing was asked");
+    }
 }
