@@ -1,9 +1,8 @@
 //! The one door to the register: commands in, replies and permits out.
 //!
-//! What always holds: a backend loads a [`View`], calls [`decide`], and persists the `Changes` in
-//! one transaction; a reply is handed out only after that transaction has committed; a [`Permit`]
-//! is made here, of a granted reply, and nowhere else. If a backend cannot commit, it says so and
-//! nothing may be sent.
+//! What always holds: a backend loads a [`View`], calls [`decide`], and persists the `Changes` in one
+//! transaction; a reply is handed out only after that transaction has committed; a [`Permit`] is made here,
+//! of a granted reply, and nowhere else. If a backend cannot commit, it says so and nothing may be sent.
 //!
 //! What it does not do: decide anything (`protocol`), or know HTTP.
 //!
