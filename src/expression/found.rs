@@ -42,10 +42,7 @@ impl FoundCondition {
 
     /// What it reads.
     pub fn references(&self) -> &[Reference] {
-        match &self.0 {
-            Chosen::Part(program) => program.references(),
-            Chosen::Whole => &[],
-        }
+        self.0.references()
     }
 
     /// Does it hold?
