@@ -99,37 +99,60 @@ pub(super) async fn show(
     Ok(Json(OperationDetail::of(&stored, bodies, &api.looker())))
 }
 
-/// The one operation of that name.
+/// The one operation of that name. A whole name is read as it stands; of a shorter one every operation that goes by
+/// it is looked at, however many share the id.
 pub(super) async fn find(
     api: &Api,
     upstream: &str,
     id: &str,
     which: &Which,
 ) -> Result<Operation, Problem> {
-    let query = OperationQuery {
+    let (principal, incarnation) = (which.principal()?, which.incarnation()?);
+    let key = OperationKey {
+        tenant: api.tenant.clone(),
+        upstream: UpstreamId::new(upstream),
+        principal: principal.unwrap_or(Principal::None),
+        id: OperationId::new(id),
+        incarnation: incarnation.unwrap_or_default(),
+    };
+    if principal.is_some() && incarnation.is_some() {
+        let stored = api.read(api.register.read().operation(&key, false)).await?;
+        return match stored {
+            Some(stored) => Ok(stored.operation),
+            None => Err(missing(api, &key).await?),
+        };
+    }
+    let mut query = OperationQuery {
         upstream: Some(UpstreamId::new(upstream)),
         id: Some(id.to_owned()),
         limit: CANDIDATES,
         ..OperationQuery::default()
     };
-    let (principal, incarnation) = (which.principal()?, which.incarnation()?);
-    let page = api.read(api.register.read().operations(&query)).await?;
-    let mut found = page.operations.into_iter().filter(|operation| {
+    let is_asked = |operation: &Operation| {
         let key = &operation.key;
         key.tenant == api.tenant
             && principal
                 .as_ref()
                 .is_none_or(|asked| *asked == key.principal)
             && incarnation.is_none_or(|asked| asked == key.incarnation)
-    });
-    match (found.next(), found.next()) {
-        (Some(only), None) => Ok(only),
-        (None, _) => Err(missing(api, upstream, id).await?),
-        (Some(first), Some(second)) => {
-            let all = [first, second].into_iter().chain(found);
-            let candidates = all.map(|operation| KeyView::of(&operation.key)).collect();
-            Err(ambiguous(id, candidates))
+    };
+    let mut found: Vec<Operation> = Vec::new();
+    loop {
+        let page = api.read(api.register.read().operations(&query)).await?;
+        found.extend(page.operations.into_iter().filter(is_asked));
+        query.before = page.next;
+        // Two are too many already; the rest of their page is told.
+        if query.before.is_none() || found.len() > 1 {
+            break;
         }
+    }
+    let candidates = || found.iter().map(|operation| KeyView::of(&operation.key));
+    match found.as_slice() {
+        [_, _, ..] => Err(ambiguous(id, candidates().collect())),
+        [] | [_] => match found.pop() {
+            Some(only) => Ok(only),
+            None => Err(missing(api, &key).await?),
+        },
     }
 }
 
@@ -186,31 +209,23 @@ impl Which {
 }
 
 /// Nothing goes by that name; perhaps it is the note that a request repeated another.
-async fn missing(api: &Api, upstream: &str, id: &str) -> Result<Problem, Problem> {
-    let key = OperationKey {
-        tenant: api.tenant.clone(),
-        upstream: UpstreamId::new(upstream),
-        principal: Principal::None,
-        id: OperationId::new(id),
-        incarnation: Incarnation::default(),
-    };
+async fn missing(api: &Api, key: &OperationKey) -> Result<Problem, Problem> {
+    let (upstream, id) = (key.upstream.as_str(), key.id.as_str());
     let problem = unknown(upstream, id);
-    Ok(
-        match api.read(api.register.read().peek(&key, None)).await? {
-            Some(Record::Twin(note)) => Problem::new(
-                StatusCode::NOT_FOUND,
-                "unknown-operation",
-                format!(
-                    "no operation of its own: it repeated the request of `{}` while that one was \
+    Ok(match api.read(api.register.read().peek(key, None)).await? {
+        Some(Record::Twin(note)) => Problem::new(
+            StatusCode::NOT_FOUND,
+            "unknown-operation",
+            format!(
+                "no operation of its own: it repeated the request of `{}` while that one was \
                  unsettled; look there",
-                    note.first.id
-                ),
-            )
-            .operation(&id)
-            .candidates(vec![KeyView::of(&note.first)]),
-            Some(Record::Operation(_)) | None => problem,
-        },
-    )
+                note.first.id
+            ),
+        )
+        .operation(&id)
+        .candidates(vec![KeyView::of(&note.first)]),
+        Some(Record::Operation(_)) | None => problem,
+    })
 }
 
 pub(super) fn unknown(upstream: &str, id: &str) -> Problem {

@@ -184,8 +184,30 @@ impl Verdict {
 }
 
 impl Filter {
-    /// Newest first; and whether there are more.
+    /// Newest first, from whatever page; and whether there are more.
     async fn matching(&self, api: &Api) -> Result<(Vec<Operation>, bool), Problem> {
+        let older_than = self.older_than()?;
+        let mut query = self.query(api)?;
+        let mut matching = Vec::new();
+        // The old ones that are asked for stand behind all that is newer.
+        loop {
+            let page = api.read(api.register.read().operations(&query)).await?;
+            let looker = api.looker();
+            matching.extend(page.operations.into_iter().filter(|operation| {
+                operation.key.tenant == api.tenant
+                    && looker.age(&operation.first_seen).0 >= older_than
+            }));
+            query.before = page.next;
+            if query.before.is_none() || matching.len() > MOST {
+                break;
+            }
+        }
+        let more = matching.len() > MOST;
+        matching.truncate(MOST);
+        Ok((matching, more))
+    }
+
+    fn query(&self, api: &Api) -> Result<OperationQuery, Problem> {
         if self.upstream.is_none() && self.resource.is_none() {
             return Err(Problem::malformed(
                 "`filter` names an `upstream` or a `resource`: a verdict on everything is none",
@@ -198,28 +220,23 @@ impl Filter {
         let state = state.ok_or_else(|| {
             Problem::malformed(format!("`state` is to be one of {}", STATES.join(", ")))
         })?;
-        let older_than = match &self.older_than {
-            None => 0,
-            Some(text) => {
-                let age = humantime::parse_duration(text).map_err(|_| {
-                    Problem::malformed("`older_than` is to be a duration like 10m or 2h")
-                })?;
-                u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
-            }
-        };
-        let query = OperationQuery {
+        Ok(OperationQuery {
             state: Some(state),
             upstream: self.upstream.as_deref().map(UpstreamId::new),
             resource: self.resource.as_deref().map(|name| key_of(api, name)),
             limit: MOST,
             ..OperationQuery::default()
+        })
+    }
+
+    /// In milliseconds.
+    fn older_than(&self) -> Result<u64, Problem> {
+        let Some(text) = &self.older_than else {
+            return Ok(0);
         };
-        let page = api.read(api.register.read().operations(&query)).await?;
-        let looker = api.looker();
-        let matching = page.operations.into_iter().filter(|operation| {
-            operation.key.tenant == api.tenant && looker.age(&operation.first_seen).0 >= older_than
-        });
-        Ok((matching.collect(), page.next.is_some()))
+        let age = humantime::parse_duration(text)
+            .map_err(|_| Problem::malformed("`older_than` is to be a duration like 10m or 2h"))?;
+        Ok(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
     }
 }
 

@@ -114,7 +114,7 @@ pub(super) fn faces(
                     application: gateway.application.clone(),
                     reconciler: reconciler.clone(),
                     dispatcher: dispatcher.clone(),
-                    bodies: shared.bodies().clone(),
+                    bodies: CallbackShared::room(rules.body_limit),
                 }))
             }
             (Way::ToUpstream | Way::FromUpstream, _) => {

@@ -312,6 +312,7 @@ mod tests {
             "fencepost operations list --limit 0",
             "fencepost operations resolve bank pay-1 --verdict maybe --reason x",
             "fencepost operations resolve bank pay-1 --verdict applied",
+            "fencepost operations resolve bank pay-1 --verdict not-applied --reason x",
             "fencepost operations resolve-all --verdict applied --reason x",
             "fencepost operations resolve-all --upstream bank --verdict applied",
             "fencepost operations resolve-all --upstream bank --state completed --verdict applied --reason x",

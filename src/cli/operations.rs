@@ -115,6 +115,8 @@ fn asked(resolve: &OperationResolve) -> Result<String, Failure> {
         verdict: &'static str,
         reason: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
+        admitted: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<u16>,
         #[serde(skip_serializing_if = "Option::is_none")]
         body: Option<Box<RawValue>>,
@@ -137,6 +139,7 @@ fn asked(resolve: &OperationResolve) -> Result<String, Failure> {
     let asked = Asked {
         verdict: resolve.verdict.word(),
         reason: &resolve.reason,
+        admitted: resolve.admitted,
         status: resolve.status,
         body: resolve.body.as_deref().map(content).transpose()?,
         new_key: resolve.new_key.then_some(true),
@@ -317,11 +320,8 @@ fn advice(operation: &OperationView) -> Option<String> {
         }
         _ => return None,
     };
-    let name = operation.key().typed();
-    Some(format!(
-        "{how}\n  fencepost operations resolve {} --verdict applied|not-applied --reason '…'\n",
-        clean(&name)
-    ))
+    let command = operation.resolving();
+    Some(format!("{how}\n  {}\n", clean(&command)))
 }
 
 #[cfg(test)]

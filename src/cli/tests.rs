@@ -52,9 +52,26 @@ fn a_person_finds_an_operation_and_settles_it() {
         .types(&["operations", "show", "bank", "pay:acc/7"])
         .unwrap();
     assert!(
-        shown.contains("operations resolve bank pay:acc/7 --verdict"),
+        shown.contains(
+            "operations resolve bank pay:acc/7 --principal none --incarnation 0 --admitted 1 --verdict"
+        ),
         "{shown}"
     );
+    // It was sent once: a verdict on another number of attempts is on something that nobody looked at.
+    let stale = desk.types(&[
+        "operations",
+        "resolve",
+        "bank",
+        "pay:acc/7",
+        "--verdict",
+        "not-applied",
+        "--admitted",
+        "2",
+        "--reason",
+        "seen",
+    ]);
+    let told = stale.unwrap_err().to_string();
+    assert!(told.contains("moved-on"), "{told}");
     let verdict = [
         "--verdict",
         "applied",

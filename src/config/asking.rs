@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::callbacks::FoundOutcome;
 use super::secret::Secret;
-use crate::expression::{FoundCondition, Pick, Template};
+use crate::expression::{FoundCondition, Member, Pick, Reference, Template};
 
 /// What the steps of an effect ask, in the order of the file. The steps themselves are in its policy, each
 /// under the same name.
@@ -52,6 +52,9 @@ pub struct Compare {
     pub query: Option<Query>,
     /// Stands in where the stored request's credential is refused.
     pub credential: Option<Credential>,
+    /// Does what is there never go back to what was there before? Else "as before" may be the end of a longer
+    /// story: made, used and removed again.
+    pub never_reverts: bool,
     /// Longest content of an answer, in bytes.
     pub answer_limit: usize,
 }
@@ -134,6 +137,35 @@ impl Query {
             }
         }
         all.into_iter()
+    }
+
+    /// What they read by a short form.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.templates().flat_map(Template::members)
+    }
+
+    /// What their computed parts read.
+    pub fn references(&self) -> impl Iterator<Item = &Reference> {
+        self.templates().flat_map(Template::references)
+    }
+}
+
+impl LookUp {
+    /// What question and conditions read.
+    pub fn references(&self) -> impl Iterator<Item = &Reference> {
+        let conditions = self.applied.iter().chain(&self.not_applied);
+        let next = self.pages.iter().map(|pages| &pages.next);
+        let picks = self.outcome.body.iter().chain(next);
+        let own = conditions.flat_map(FoundCondition::references);
+        let picked = picks.flat_map(Pick::references);
+        self.query.references().chain(own).chain(picked)
+    }
+}
+
+impl Undo {
+    /// What question and condition read.
+    pub fn references(&self) -> impl Iterator<Item = &Reference> {
+        self.query.references().chain(self.done.references())
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Callbacks {
     pub forward: Option<Uri>,
     /// Longest content, in bytes.
     pub body_limit: usize,
-    /// How long the application may take to answer.
+    /// How long the content may take to come in, and then the application to answer.
     pub response: Duration,
     /// In the order of the file; the first whose path matches counts.
     pub rules: Vec<CallbackRule>,

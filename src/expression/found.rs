@@ -12,14 +12,14 @@ use cel::objects::Key;
 use serde_json::value::RawValue;
 
 use super::condition::{AnswerFacts, Truth};
-use super::interpreter::{ExpressionError, Program, Root, Scope};
+use super::interpreter::{ExpressionError, Program, Reference, Root, Scope};
 use super::member::{RequestFacts, WhyMissing};
 
 /// A condition on a stored request and an answer to a question about it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FoundCondition(Program);
 
-/// A condition on a request alone.
+/// A condition on a request, and on the operation that it is about.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestCondition(Program);
 
@@ -33,6 +33,11 @@ impl FoundCondition {
         Program::compile(source, Root::OF_FOUND, 0).map(Self)
     }
 
+    /// What it reads.
+    pub fn references(&self) -> &[Reference] {
+        self.0.references()
+    }
+
     /// Does it hold?
     pub fn test(&self, request: &RequestFacts<'_>, answer: &AnswerFacts<'_>) -> Truth {
         let references = self.0.references();
@@ -42,9 +47,9 @@ impl FoundCondition {
 }
 
 impl RequestCondition {
-    /// Compiles `body.type == 'payment_intent.succeeded'`.
+    /// Compiles `body.type == 'paid' && body.reference == operation.reference`.
     pub fn parse(source: &str) -> Result<Self, ExpressionError> {
-        Program::compile(source, Root::OF_CALLBACK, 0).map(Self)
+        Program::compile(source, Root::OF_CALLBACK_ABOUT, 0).map(Self)
     }
 
     /// Does it hold?
@@ -72,6 +77,11 @@ impl Pick {
     /// Compiles `body.data.object`, to pick out of requests.
     pub fn of_request(source: &str) -> Result<Self, ExpressionError> {
         Program::compile(source, Root::OF_CALLBACK, 0).map(Self)
+    }
+
+    /// What it reads.
+    pub fn references(&self) -> &[Reference] {
+        self.0.references()
     }
 
     /// Picks out of an answer's content.
@@ -304,7 +314,9 @@ mod tests {
         assert_eq!(made, Err(WhyMissing::Failed));
         assert!(FoundCondition::parse("nonsense.x == 1").is_err());
         assert!(RequestCondition::parse("response.status == 200").is_err());
-        assert!(RequestCondition::parse("operation.id == 'a'").is_err());
+        assert!(RequestCondition::parse("operation.reference == body.a").is_ok());
+        assert!(RequestCondition::parse("token.generation == '1'").is_err());
+        assert!(Pick::of_request("operation.id").is_err());
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub struct OperationFacts<'a> {
     pub key: Option<&'a str>,
     /// The digest of its identity that may have been sent with it; `None` where it is not asked for yet.
     pub reference: Option<&'a str>,
+    /// The statuses of the answers that its attempts got and that proved nothing, as `500 400`; `None` where
+    /// it is not asked for.
+    pub answers: Option<&'a str>,
 }
 
 impl<'a> OperationFacts<'a> {
@@ -63,6 +66,7 @@ impl<'a> OperationFacts<'a> {
             id,
             key: None,
             reference: None,
+            answers: None,
         }
     }
 }

@@ -19,7 +19,7 @@
 //! | `headers` | texts by name, in the spelling of the expression or in lower case |
 //! | `body` | the JSON content |
 //! | `token` | `generation`, the epoch before it where there is one |
-//! | `operation` | `id`, not in `once` |
+//! | `operation` | `id`, not in `once`; about an operation that was sent, also `key`, `reference` and `answers` (the statuses that proved nothing, as `500 400`); in conditions on callbacks `id` and `reference` |
 //!
 //! Functions: `size`, `contains`, `startsWith`, `endsWith`, `string`, `int`, `uint`, `double`, `bool`,
 //! `has`, `all`, `exists`, `exists_one`, `map`, `filter`, and CEL's operators. There are no clocks and

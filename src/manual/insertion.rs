@@ -53,10 +53,13 @@
 //! References are *not* part of what requests are compared by, although they are part of every byte that is
 //! sent: a repeat is compared as its caller sent it, so that switching a reference on makes no repeat look
 //! like another request. Where the caller has something of his own there, the request is refused, or keeps
-//! its own (`if_present: keep`) and is found by no question.
+//! its own (`if_present: keep`) and is found by no question: a question with `{operation.reference}` is asked
+//! only about requests that it went along with, and about any other nothing is known. `check` refuses such a
+//! question where the effect puts no reference in.
 //!
-//! Profiles bring no references: most APIs refuse fields that an endpoint does not know, and a request that
-//! was sent past the proxy under the same key before would be another one with it.
+//! Few profiles bring a reference (`stripe-v1`, `checkout-com`: into metadata of the caller's own choosing):
+//! most APIs refuse fields that an endpoint does not know. A request that was sent past the proxy under the
+//! same key before is another one with it: the API refuses it for that, and the operation is uncertain.
 //!
 //! # When the config changes
 //!

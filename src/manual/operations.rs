@@ -74,8 +74,10 @@
 //!
 //! `Prefer: respond-async` (RFC 7240) is answered `202` with that `Location` and `Preference-Applied:
 //! respond-async`, once the operation is in the register; it goes on by itself. `wait=10` waits up to ten seconds
-//! first. What is decided sooner (an outcome, a refusal) is answered as usual, and a repeat joins as usual. Without
-//! a `worker` listener there would be nowhere to ask, and everybody waits. What is honoured is not passed on.
+//! first. What is decided sooner (an outcome, a refusal) is answered as usual, and a repeat joins as usual, and gets
+//! the outcome once there is one. Without a `worker` listener there would be nowhere to ask, and without a name (a
+//! request that lacks its key) nobody could come back for the outcome: whoever sends so, or from another machine,
+//! waits. What is honoured is not passed on.
 //!
 //! "Not known yet" is one answer whatever went wrong: `504 outcome-uncertain` (or the effect's `uncertain_status`)
 //! with `Location` and `Retry-After`, or the upstream's own ambiguous answer marked `Fencepost-State: uncertain`.

@@ -72,9 +72,12 @@
 //! does not say which. Such a finding is not known, unless the condition compares what the form says (`tells_forms:
 //! true`).
 //!
-//! `compare` reads the target of the PUT (or `get`). What was sent is there: applied. What the request's own
-//! condition asks for is still there (the same ETag; nothing, for `If-None-Match: *`): not applied, with lag and
-//! samples as above. Anything else, in particular somebody else's later state, is not known.
+//! `compare` reads the target of the PUT (or `get`). What was sent is there: applied. Anything else, in particular
+//! somebody else's later state, is not known. That what the request's own condition asks for is still there (the same
+//! ETag; nothing, for `If-None-Match: *`) is not known either: it may have been made, used and deleted meanwhile, or
+//! replaced and put back, and sending it again would do it twice. Say `never_reverts: true` where nobody deletes
+//! and nothing is restored, versions and lifecycles included: then it means not applied, with lag and samples as
+//! above.
 //!
 //! # Undoing
 //!
@@ -97,7 +100,8 @@
 //! - says `applied`: that settles, also when it comes before the answer (it waits for that for five seconds), late,
 //!   twice, or when the step has had its time (but not once an undo has begun);
 //! - says `not_applied`: that counts only with `definitive: true`, if no attempt is live, and if only one was ever
-//!   made; else a look-up or a person has the word. Say `definitive` only where the API means "and never will be";
+//!   made; else a look-up or a person has the word. While one is live it is answered 503, so that it comes again. Say
+//!   `definitive` only where the API means "and never will be";
 //! - is recorded first, and then passed on to the application (`forward`), unchanged; the upstream gets the
 //!   application's answer. Where it cannot be recorded, or the application does not answer, the upstream is
 //!   answered 5xx, so that it sends it again. The application may see one twice, as without Fencepost.

@@ -2,7 +2,8 @@
 //!
 //! What always holds: content is read within its limit and its signature verified before anything of it is
 //! believed or passed on; what it proves is recorded before the application gets it, unchanged; where that
-//! cannot be recorded the upstream is told to come again. A forged one reaches nobody.
+//! cannot be recorded the upstream is told to come again. A forged one reaches nobody. Until it is believed
+//! it is anybody's: it takes no room that effects need, and only for a while.
 //!
 //! What it does not do: remember callbacks. One that comes twice says what is known, and reaches the application
 //! twice: it has to cope with that, as without us.
@@ -23,7 +24,7 @@ use crate::expression::{PathParams, RequestPath};
 use crate::protocol::ids::{Tenant, UpstreamId};
 use crate::protocol::outcome::{Answer, StoredRequest};
 use crate::reconcile::Reconciler;
-use crate::reconcile::callback::Callback;
+use crate::reconcile::callback::{Callback, Heard};
 use crate::telemetry::errors::chain;
 use crate::upstream::{Questions, Unanswered};
 use crate::wire::body::{BodyBudget, BodyError};
@@ -52,8 +53,19 @@ pub struct CallbackShared {
     pub reconciler: Reconciler,
     /// Clocks and numbers.
     pub dispatcher: Dispatcher,
-    /// The room for all content that is held.
+    /// The room for content that nobody vouches for yet: a stranger who fills it keeps out callbacks, and
+    /// no effect.
     pub bodies: BodyBudget,
+}
+
+impl CallbackShared {
+    /// Room for the content of this many callbacks at a time, each as long as it may be.
+    const AT_A_TIME: usize = 16;
+
+    /// The room for callbacks that may be so long.
+    pub fn room(body_limit: usize) -> BodyBudget {
+        BodyBudget::new(body_limit.saturating_mul(Self::AT_A_TIME))
+    }
 }
 
 /// Largest answer of the application, in bytes.
@@ -80,13 +92,19 @@ impl CallbackFront {
         let shared = &self.shared;
         let (head, content) = request.into_parts();
         let (index, rule, params) = self.rule_of(&head).ok_or_else(no_route)?;
-        let body = shared.bodies.read(content, shared.rules.body_limit).await;
-        let body = body.map_err(|error| unread(&error))?;
-        let now = Duration::from_millis(shared.dispatcher.clock.now().wall_ms);
-        signed::verify(&rule.signature, &head.headers, &body, now).map_err(|why| {
+        let forged = |why| {
             self.count("forged");
             self.unproven(rule, why)
-        })?;
+        };
+        signed::bears(&rule.signature, &head.headers).map_err(forged)?;
+        let reading = shared
+            .bodies
+            .read_as_it_comes(content, shared.rules.body_limit);
+        let body = tokio::time::timeout(shared.rules.response, reading).await;
+        let body = body.map_err(|_| Reply::new(StatusCode::REQUEST_TIMEOUT, Source::Proxy))?;
+        let body = body.map_err(|error| unread(&error))?;
+        let now = Duration::from_millis(shared.dispatcher.clock.now().wall_ms);
+        signed::verify(&rule.signature, &head.headers, &body, now).map_err(forged)?;
         let callback = Callback {
             upstream: shared.upstream.clone(),
             tenant: shared.tenant.clone(),
@@ -108,6 +126,9 @@ impl CallbackFront {
         })?;
         self.count(heard.word());
         tracing::info!(upstream = %shared.upstream, rule = rule.name, heard = heard.word(), "called back");
+        if heard == Heard::TooEarly {
+            return Err(later(StatusCode::SERVICE_UNAVAILABLE));
+        }
         self.pass_on(&head, body).await
     }
 
@@ -206,6 +227,11 @@ fn not_taken(why: &Unanswered) -> Reply {
         | Unanswered::Unusable
         | Unanswered::TooLarge => StatusCode::BAD_GATEWAY,
     };
+    later(status)
+}
+
+/// The upstream is to send it again.
+fn later(status: StatusCode) -> Reply {
     let mut reply = Reply::new(status, Source::Proxy);
     let later = HeaderValue::from_static("5");
     reply.headers.insert(RETRY_AFTER, later);

@@ -5,6 +5,7 @@
 //!
 //! What it does not do: carry an effect out (`pipeline`), forward what is none (`forward`), or shape what callers are told (`reply`).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -184,14 +185,21 @@ impl Front {
     }
 
     fn spoken(&self, reply: Reply) -> Reply {
-        let worker = self.shared.config.worker;
-        reply.based_at(worker).shaped(&self.gateway.config.errors)
+        reply.shaped(&self.gateway.config.errors)
+    }
+
+    /// Where somebody at the other end can ask: `worker` is on a loopback address, which is another machine's own
+    /// there.
+    fn worker_of(&self, peer: Option<Peer>) -> Option<SocketAddr> {
+        let address = peer.and_then(|peer| peer.address);
+        let is_here = address.is_some_and(|address| address.to_canonical().is_loopback());
+        self.shared.config.worker.filter(|_| is_here)
     }
 
     /// An effect: its content is read, its identity found, and then it is carried out.
     async fn protect(
         &self,
-        (mut request, caller): (Request<Incoming>, &Caller),
+        (request, caller): (Request<Incoming>, &Caller),
         name: &str,
         params: &PathParams,
         protect: &Arc<Protect>,
@@ -199,24 +207,30 @@ impl Front {
         let (method, version) = (request.method().clone(), request.version());
         let peer = request.extensions().get::<Peer>().copied();
         // Whoever does not wait needs somewhere to ask.
-        let worker = self.shared.config.worker;
-        let preferred = worker.and_then(|_| prefer::take_asynchronous(request.headers_mut()));
+        let worker = self.worker_of(peer);
+        let preferred = worker.and_then(|_| prefer::asynchronous(request.headers()));
         let route = &RouteLabels::new(name, self.gateway.config.id.as_str());
         let metrics = &self.shared.dispatcher.metrics;
-        let (identified, original) = match self.identify((request, caller), params, protect).await {
-            Ok(identified) => identified,
-            Err(refused) => {
-                metrics.rejected(route, refused.name());
-                let findings = signs::of_unidentified(&refused);
-                self.count(name, Treatment::Enforced, &method, None, &findings);
-                tracing::info!(
-                    upstream = %self.gateway.config.id,
-                    reason = refused.name(),
-                    "refused before it was identified"
-                );
-                return self.told(refused.reply(), &method);
-            }
-        };
+        let (mut identified, original) =
+            match self.identify((request, caller), params, protect).await {
+                Ok(identified) => identified,
+                Err(refused) => {
+                    metrics.rejected(route, refused.name());
+                    let findings = signs::of_unidentified(&refused);
+                    self.count(name, Treatment::Enforced, &method, None, &findings);
+                    tracing::info!(
+                        upstream = %self.gateway.config.id,
+                        reason = refused.name(),
+                        "refused before it was identified"
+                    );
+                    return self.told(refused.reply(), &method);
+                }
+            };
+        // And a name to come back by: without one a repeat would be a new operation, and nobody sees the outcome.
+        let preferred = preferred.filter(|_| identified.origin != IdentityOrigin::Fresh);
+        if preferred.is_some() {
+            prefer::honoured(&mut Arc::make_mut(&mut identified.request).fields);
+        }
         if identified.origin == IdentityOrigin::Fresh {
             metrics.without_identity();
         }
@@ -254,7 +268,7 @@ impl Front {
             Some(preferred) => detached::run(asked, preferred).await,
         };
         arrived.answered();
-        let reply = self.spoken(told.reply);
+        let reply = self.spoken(told.reply.based_at(worker));
         respond(Told { reply, ..told }, &method)
     }
 

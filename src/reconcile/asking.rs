@@ -21,6 +21,7 @@ use crate::protocol::steps::{SettleStep, StepIndex};
 use crate::store::{StoreError, Stored};
 use crate::upstream::Unanswered;
 use crate::wire::findings::{self, Page};
+use crate::wire::insertion::{self, Named};
 use crate::wire::keys;
 use crate::wire::question::{Asked, Bearing};
 
@@ -168,8 +169,8 @@ impl Reconciler {
             Ok(answer) => answer,
             Err(came) => return came,
         };
-        let asked = Arc::clone(&ready.asked);
-        let said = look_into(move || findings::of_comparison(&asked, &answer)).await;
+        let (asked, never_reverts) = (Arc::clone(&ready.asked), compare.never_reverts);
+        let said = look_into(move || findings::of_comparison(&asked, &answer, never_reverts)).await;
         Came::Found(said.unwrap_or(Found::NotKnown(NotKnown::ConditionFailed)))
     }
 
@@ -274,12 +275,18 @@ pub(super) fn ready(
         None => (only_of_steps(gateway, operation)?, None::<(_, PathParams)>),
     };
     let rule = protect.insert.key.as_ref();
-    let key = rule.map(|rule| {
-        let round = operation.key_use.round;
-        keys::by_rule(rule, operation.origin, &operation.key, round)
-    });
+    let named = Named {
+        key: &operation.key,
+        origin: operation.origin,
+        round: operation.key_use.round,
+    };
+    // What went without a key is not found by one, and neither is it by a reference that it does not carry.
+    let sent_under = rule.filter(|_| operation.settle.key.is_some());
+    let key = sent_under.map(|rule| keys::by_rule(rule, named.origin, named.key, named.round));
+    let stored = request.as_ref().map(|(request, _)| request);
+    let reference = insertion::carried_reference(&protect.insert, stored, named);
     let key_header = rule.and_then(|rule| rule.slot.header().cloned());
-    let asked = Asked::about(operation, request, key);
+    let asked = Asked::about(operation, request, key, reference);
     Ok(Ready {
         asked: Arc::new(asked),
         protect,

@@ -17,12 +17,13 @@ use http::request::Parts;
 use super::Reconciler;
 use super::asking::look_into;
 use crate::config::{CallbackRule, Callbacks};
-use crate::expression::{PathParams, RequestFacts, Truth};
-use crate::protocol::finding::{Finder, Finding, Found, Worth};
+use crate::expression::{OperationFacts, PathParams, RequestFacts, Truth};
+use crate::protocol::finding::{Finder, Finding, Found, Uncounted, Worth};
 use crate::protocol::ids::{Incarnation, OperationId, OperationKey, Tenant, UpstreamId};
 use crate::protocol::operation::{Effect, Operation};
 use crate::store::StoreError;
 use crate::wire::findings::outcome;
+use crate::wire::keys;
 use crate::wire::principal::of_headers;
 
 /// How long a callback waits at most for the answer of an attempt that is under way.
@@ -57,6 +58,8 @@ pub enum Heard {
     Contradiction,
     /// No condition says anything of it: it is about something else.
     Silent,
+    /// It says for good that there was no effect, of an attempt that is still under way: it is to come again.
+    TooEarly,
     /// It does not name an operation.
     Nameless,
     /// It names one that is not ours.
@@ -71,6 +74,7 @@ impl Heard {
             Self::NothingNew => "nothing-new",
             Self::Contradiction => "contradiction",
             Self::Silent => "silent",
+            Self::TooEarly => "too-early",
             Self::Nameless => "nameless",
             Self::Unknown => "unknown",
         }
@@ -115,6 +119,8 @@ impl Reconciler {
         Ok(match (weighed.effect, weighed.worth) {
             (Effect::Contradiction, _) => Heard::Contradiction,
             (Effect::Changed | Effect::Nothing, Worth::Settled) => Heard::Settled,
+            // It would be evidence if it came later, and may be the only one that ever comes.
+            (_, Worth::Nothing(Uncounted::AttemptLive)) if rule.definitive => Heard::TooEarly,
             (
                 Effect::Changed | Effect::Nothing,
                 Worth::NothingNew | Worth::Sample { .. } | Worth::Nothing(_),
@@ -160,25 +166,37 @@ impl Callback {
             token: None,
             operation: None,
         };
-        let Some(found) = found(rule, &facts) else {
-            return Says::Nothing(Heard::Silent);
-        };
-        let Ok(id) = rule.subject.operation.render(&facts) else {
-            return Says::Nothing(Heard::Nameless);
-        };
+        let key = self.subject(rule, &facts);
+        // What it shows is compared with what the operation's own request would carry: a text that somebody
+        // chose elsewhere is none.
+        let reference = key.as_ref().map(keys::reference);
+        let operation = key.as_ref().map(|key| OperationFacts {
+            id: key.id.as_str(),
+            key: None,
+            reference: reference.as_deref(),
+            answers: None,
+        });
+        let facts = RequestFacts { operation, ..facts };
+        match (found(rule, &facts), &key) {
+            (None, _) => Says::Nothing(Heard::Silent),
+            (Some(_), None) => Says::Nothing(Heard::Nameless),
+            (Some(found), Some(key)) => Says::Of(Box::new(key.clone()), found),
+        }
+    }
+
+    /// The operation that it names.
+    fn subject(&self, rule: &CallbackRule, facts: &RequestFacts<'_>) -> Option<OperationKey> {
+        let id = rule.subject.operation.render(facts).ok()?;
         let parts = rule.subject.principal.iter();
-        let parts: Vec<Option<String>> = parts.map(|part| part.render(&facts).ok()).collect();
+        let parts: Vec<Option<String>> = parts.map(|part| part.render(facts).ok()).collect();
         let principal = of_headers(parts.iter().map(Option::as_deref));
-        Says::Of(
-            Box::new(OperationKey {
-                tenant: self.tenant.clone(),
-                upstream: self.upstream.clone(),
-                principal,
-                id: OperationId::new(id),
-                incarnation: Incarnation::default(),
-            }),
-            found,
-        )
+        Some(OperationKey {
+            tenant: self.tenant.clone(),
+            upstream: self.upstream.clone(),
+            principal,
+            id: OperationId::new(id),
+            incarnation: Incarnation::default(),
+        })
     }
 }
 

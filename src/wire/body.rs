@@ -84,34 +84,32 @@ impl BodyBudget {
         self.room.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Reads content of at most `limit` bytes to its end.
+    /// Reads content of at most `limit` bytes to its end. Room for what it declares is taken at once.
     pub async fn read<B>(&self, body: B, limit: usize) -> Result<Bytes, BodyError>
     where
         B: Body<Data = Bytes>,
         B::Error: std::fmt::Display,
     {
-        let mut body = pin!(body);
         let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if declared > limit {
             return Err(BodyError::TooLarge { limit });
         }
         let mut gathering = self.gathering(0);
         gathering.expect(declared)?;
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| BodyError::Broken {
-                why: error.to_string(),
-            })?;
-            let Ok(piece) = frame.into_data() else {
-                continue;
-            };
-            let length = gathering.len().saturating_add(piece.len());
-            if length > limit {
-                return Err(BodyError::TooLarge { limit });
-            }
-            gathering.make_room(length)?;
-            gathering.push(piece);
+        gathered(gathering, body, limit).await
+    }
+
+    /// The same for content of whoever: it takes room as it comes, so that a mere declaration takes none.
+    pub async fn read_as_it_comes<B>(&self, body: B, limit: usize) -> Result<Bytes, BodyError>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: std::fmt::Display,
+    {
+        let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if declared > limit {
+            return Err(BodyError::TooLarge { limit });
         }
-        Ok(gathering.finish())
+        gathered(self.gathering(0), body, limit).await
     }
 
     /// Begins to gather content whose first `free` bytes count against nothing.
@@ -126,6 +124,29 @@ impl BodyBudget {
             expected: 0,
         }
     }
+}
+
+async fn gathered<B>(mut gathering: Gathering, body: B, limit: usize) -> Result<Bytes, BodyError>
+where
+    B: Body<Data = Bytes>,
+    B::Error: std::fmt::Display,
+{
+    let mut body = pin!(body);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| BodyError::Broken {
+            why: error.to_string(),
+        })?;
+        let Ok(piece) = frame.into_data() else {
+            continue;
+        };
+        let length = gathering.len().saturating_add(piece.len());
+        if length > limit {
+            return Err(BodyError::TooLarge { limit });
+        }
+        gathering.make_room(length)?;
+        gathering.push(piece);
+    }
+    Ok(gathering.finish())
 }
 
 /// Content that is being read, with the room that it takes.
@@ -266,6 +287,7 @@ impl AsRef<[u8]> for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt as _;
     use http_body::Frame;
     use http_body_util::{Full, channel::Channel};
     use std::convert::Infallible;
@@ -333,6 +355,50 @@ mod tests {
         assert_eq!(refused, Err(BodyError::TooLarge { limit: 500 }));
         let refused = BodyBudget::new(10).read(Untouched(11), 500).await;
         assert_eq!(refused, Err(BodyError::Overloaded));
+        let refused = budget.read_as_it_comes(Untouched(501), 500).await;
+        assert_eq!(refused, Err(BodyError::TooLarge { limit: 500 }));
+    }
+
+    #[tokio::test]
+    async fn a_strangers_declaration_takes_no_room() {
+        let budget = BodyBudget::new(10);
+        let (mut sender, body) = Channel::<Bytes, Infallible>::new(4);
+        let reading = budget.read_as_it_comes(Declaring(body, 9), 10);
+        tokio::pin!(reading);
+        assert!(reading.as_mut().now_or_never().is_none());
+        assert_eq!(budget.left(), 10, "nothing came yet");
+        sender.send_data(Bytes::from_static(b"abc")).await.unwrap();
+        assert!(reading.as_mut().now_or_never().is_none());
+        assert_eq!(budget.left(), 7);
+        sender
+            .send_data(Bytes::from_static(b"defghijk"))
+            .await
+            .unwrap();
+        assert_eq!(
+            reading.await,
+            Err(BodyError::TooLarge { limit: 10 }),
+            "whatever was declared"
+        );
+        assert_eq!(budget.left(), 10);
+    }
+
+    /// Content that says how long it will be.
+    struct Declaring(Channel<Bytes, Infallible>, u64);
+
+    impl Body for Declaring {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            context: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            std::pin::Pin::new(&mut self.0).poll_frame(context)
+        }
+
+        fn size_hint(&self) -> http_body::SizeHint {
+            http_body::SizeHint::with_exact(self.1)
+        }
     }
 
     #[tokio::test]

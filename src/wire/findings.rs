@@ -51,15 +51,25 @@ pub fn of_look_up(look_up: &LookUp, asked: &Asked, answer: &Answer) -> Page {
                 Ok(Some(next)) => return Page::Next(next),
                 Err(_) => Found::NotKnown(NotKnown::ConditionFailed),
             },
-            (Truth::No, Truth::No) => Found::NotKnown(NotKnown::Undecided(answer.status)),
+            (Truth::No, Truth::No) => {
+                // Where nothing is ever "not applied", what is not on this page may be on the next one.
+                let pages = look_up.pages.as_ref();
+                let pages = pages.filter(|_| look_up.not_applied.is_none());
+                match next(pages, |pick| pick.from_answer(request, &facts)) {
+                    Ok(Some(next)) => return Page::Next(next),
+                    Ok(None) | Err(_) => Found::NotKnown(NotKnown::Undecided(answer.status)),
+                }
+            }
             (Truth::NotKnown, _) | (_, Truth::NotKnown) => Found::NotKnown(unreadable(&facts)),
         };
         Page::Last(found)
     })
 }
 
-/// What is there now says of what was sent, to an upstream that orders by itself.
-pub fn of_comparison(asked: &Asked, answer: &Answer) -> Found {
+/// What is there now says of what was sent, to an upstream that orders by itself. That it is as before says that
+/// nothing was done only where what is there never goes back (`never_reverts`): it may have been made, used and
+/// removed meanwhile, or replaced and put back under the same tag.
+pub fn of_comparison(asked: &Asked, answer: &Answer, never_reverts: bool) -> Found {
     if let Some(refused) = no_answer(asked, answer) {
         return Found::NotKnown(refused);
     }
@@ -82,9 +92,11 @@ pub fn of_comparison(asked: &Asked, answer: &Answer) -> Found {
             })
         }
         // What the request asked for is there unchanged: nothing has been put over it.
-        200..=299 if still_matches(sent, headers.get(http::header::ETAG)) => Found::NotApplied,
+        200..=299 if never_reverts && still_matches(sent, headers.get(http::header::ETAG)) => {
+            Found::NotApplied
+        }
         // Only where there was to be nothing before.
-        404 | 410 if wanted_nothing_before(sent) => Found::NotApplied,
+        404 | 410 if never_reverts && wanted_nothing_before(sent) => Found::NotApplied,
         _ => undecided,
     }
 }

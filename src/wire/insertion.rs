@@ -139,6 +139,30 @@ pub fn references<'i>(
     rules.collect()
 }
 
+/// Does a request carry the operation's reference, as [`filled`] sends it? `None`: the request is not kept, and
+/// only what is in all of the effect's requests is known to be in it.
+pub fn carried_reference(
+    insert: &Insert,
+    request: Option<&StoredRequest>,
+    named: Named<'_>,
+) -> Option<String> {
+    let digest = keys::reference(named.key);
+    let is_carried = if let Some(request) = request {
+        let texts = references(insert, request, named);
+        let mut texts = texts.into_iter().filter_map(|(_, text)| text);
+        texts.any(|text| text.contains(&digest))
+    } else {
+        let always = insert.signed != Signed::LeftAlone;
+        always && insert.references.iter().any(is_always_the_digest)
+    };
+    is_carried.then_some(digest)
+}
+
+fn is_always_the_digest(rule: &ReferenceRule) -> bool {
+    let digest = |part: &ReferencePart| matches!(part, ReferencePart::Digest);
+    rule.if_present == IfPresent::Refuse && rule.value.iter().any(digest)
+}
+
 const KEY: &str = "the upstream's key";
 
 /// Nothing is put into query or content; a key in a header goes on, since it covers nothing.

@@ -7,9 +7,13 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 
-const PREFER: HeaderName = HeaderName::from_static("prefer");
+use crate::protocol::outcome::Fields;
+
+const PREFER_NAME: &str = "prefer";
+const PREFER: HeaderName = HeaderName::from_static(PREFER_NAME);
 
 /// Nobody is kept waiting longer than this because he said so.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -21,8 +25,8 @@ pub struct Asynchronous {
     pub wait: Duration,
 }
 
-/// Takes `respond-async`, and the `wait` that goes with it, out of the fields.
-pub fn take_asynchronous(headers: &mut HeaderMap) -> Option<Asynchronous> {
+/// `respond-async`, and the `wait` that goes with it.
+pub fn asynchronous(headers: &HeaderMap) -> Option<Asynchronous> {
     let fields = headers.get_all(PREFER).iter();
     let texts: Vec<&str> = fields.filter_map(|field| field.to_str().ok()).collect();
     let all: Vec<&str> = texts.iter().flat_map(|text| preferences(text)).collect();
@@ -34,19 +38,30 @@ pub fn take_asynchronous(headers: &mut HeaderMap) -> Option<Asynchronous> {
     }
     let wait = all.iter().find(|it| word(it).eq_ignore_ascii_case("wait"));
     let seconds = wait.and_then(|it| value(it)?.parse().ok()).unwrap_or(0);
-    let is_ours = |it: &&&str| {
-        let word = word(it);
-        word.eq_ignore_ascii_case("respond-async") || word.eq_ignore_ascii_case("wait")
-    };
-    let others: Vec<&str> = all.iter().filter(|it| !is_ours(it)).copied().collect();
-    let rest = (!others.is_empty()).then(|| HeaderValue::try_from(others.join(", ")));
-    headers.remove(PREFER);
-    if let Some(Ok(rest)) = rest {
-        headers.insert(PREFER, rest);
-    }
     Some(Asynchronous {
         wait: Duration::from_secs(seconds).min(LONGEST_WAIT),
     })
+}
+
+/// Takes it out of a request that is sent on, because it is honoured here.
+pub fn honoured(fields: &mut Fields) {
+    let is_prefer = |name: &[u8]| name.eq_ignore_ascii_case(PREFER.as_str().as_bytes());
+    let texts = fields.iter().filter(|(name, _)| is_prefer(name));
+    let texts: Vec<&str> = texts
+        .filter_map(|(_, value)| std::str::from_utf8(value).ok())
+        .collect();
+    let is_ours = |it: &&str| {
+        let word = word(it);
+        word.eq_ignore_ascii_case("respond-async") || word.eq_ignore_ascii_case("wait")
+    };
+    let all = texts.iter().flat_map(|text| preferences(text));
+    let others: Vec<&str> = all.filter(|it| !is_ours(it)).collect();
+    let rest = others.join(", ");
+    fields.retain(|(name, _)| !is_prefer(name));
+    if !rest.is_empty() {
+        let name = Bytes::from_static(PREFER_NAME.as_bytes());
+        fields.push((name, Bytes::from(rest)));
+    }
 }
 
 /// The preferences of a field; a comma within quotes is none between them.
@@ -76,15 +91,24 @@ fn value(preference: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::HeaderValue;
 
     fn taken(fields: &[&'static str]) -> (Option<u64>, Vec<String>) {
         let mut headers = HeaderMap::new();
         for field in fields {
             headers.append(PREFER, HeaderValue::from_static(field));
         }
-        let asked = take_asynchronous(&mut headers).map(|it| it.wait.as_secs());
-        let rest = headers.get_all(PREFER).iter();
-        let rest = rest.map(|it| it.to_str().unwrap().to_owned()).collect();
+        let asked = asynchronous(&headers).map(|it| it.wait.as_secs());
+        let stored = |field: &&'static str| {
+            let name = Bytes::from_static(b"Prefer");
+            (name, Bytes::from_static(field.as_bytes()))
+        };
+        let mut sent: Fields = fields.iter().map(stored).collect();
+        if asked.is_some() {
+            honoured(&mut sent);
+        }
+        let rest = sent.iter().map(|(_, value)| value.to_vec());
+        let rest = rest.map(|it| String::from_utf8(it).unwrap()).collect();
         (asked, rest)
     }
 

@@ -12,16 +12,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use crate::config::{Content, Credential, Query, Value};
 use crate::expression::{Missing, OperationFacts, PathParams, RequestFacts};
-use crate::protocol::operation::Operation;
+use crate::protocol::operation::{AttemptEnd, Operation};
 use crate::protocol::outcome::{Fields, StoredRequest};
-use crate::wire::keys;
 
 /// What a question is about. Owned, so that it can be looked into off the async workers.
 pub struct Asked {
     request: Option<Stored>,
     id: String,
     key: Option<String>,
-    reference: String,
+    reference: Option<String>,
+    answers: String,
     token: Option<crate::protocol::ids::FencingToken>,
 }
 
@@ -64,17 +64,20 @@ const OF_THE_EFFECT: [&str; 14] = [
 
 impl Asked {
     /// About an operation, sent as `request`, whose path captured the parameters. `key`: the key that it was
-    /// sent under; `None` where the upstream honours none.
+    /// sent under; `None` where there was none. `reference`: the text that it carries for questions; without one,
+    /// no question can be made of it.
     pub fn about(
         operation: &Operation,
         request: Option<(StoredRequest, PathParams)>,
         key: Option<String>,
+        reference: Option<String>,
     ) -> Self {
         Self {
             request: request.and_then(|(whole, params)| Stored::of(whole, params)),
             id: operation.key.id.as_str().to_owned(),
             key,
-            reference: keys::reference(&operation.key),
+            reference,
+            answers: answers(operation),
             token: operation.place.as_ref().and_then(|place| place.token),
         }
     }
@@ -90,7 +93,8 @@ impl Asked {
         let operation = OperationFacts {
             id: &self.id,
             key: self.key.as_deref(),
-            reference: Some(&self.reference),
+            reference: self.reference.as_deref(),
+            answers: Some(&self.answers),
         };
         let facts = match &self.request {
             Some(stored) => RequestFacts {
@@ -199,6 +203,20 @@ impl Asked {
         let fields = stored.whole.fields.iter();
         fields.filter(|(name, _)| is_asked(name)).cloned().collect()
     }
+}
+
+/// The statuses of complete answers that proved nothing, each once.
+fn answers(operation: &Operation) -> String {
+    let mut statuses: Vec<String> = Vec::new();
+    for attempt in &operation.attempts {
+        if let AttemptEnd::Ambiguous(status) = attempt.end {
+            let status = status.to_string();
+            if !statuses.contains(&status) {
+                statuses.push(status);
+            }
+        }
+    }
+    statuses.join(" ")
 }
 
 impl Stored {

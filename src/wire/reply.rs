@@ -6,7 +6,6 @@
 //!
 //! What it does not do: choose what to say (`answer`, `problem`).
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,7 +16,7 @@ use http_body_util::Full;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::shaped::Facts;
-use crate::protocol::ids::{Incarnation, OperationKey, Principal};
+use crate::protocol::ids::{OperationKey, Principal};
 use crate::protocol::outcome::Provenance;
 
 /// `Fencepost-Source`: who made this reply, see [`Source`].
@@ -208,17 +207,13 @@ pub fn location(key: &OperationKey) -> String {
         .remove(b'~');
     let upstream = utf8_percent_encode(key.upstream.as_str(), SEGMENT);
     let id = utf8_percent_encode(key.id.as_str(), SEGMENT);
-    let mut path = format!("/v1/operations/{upstream}/{id}");
-    // Where others may share the id: which of them.
-    if let Principal::Hashed(digest) = &key.principal {
-        // Writing to a String cannot fail.
-        let _ = write!(path, "?principal={:032x}", u128::from_be_bytes(*digest));
-    }
-    if key.incarnation > Incarnation::default() {
-        let before = if path.contains('?') { '&' } else { '?' };
-        let _ = write!(path, "{before}incarnation={}", key.incarnation.0);
-    }
-    path
+    // Others may share the id, now or later: its whole name.
+    let principal = match &key.principal {
+        Principal::None => "none".to_owned(),
+        Principal::Hashed(digest) => format!("{:032x}", u128::from_be_bytes(*digest)),
+    };
+    let incarnation = key.incarnation.0;
+    format!("/v1/operations/{upstream}/{id}?principal={principal}&incarnation={incarnation}")
 }
 
 /// The id as a field value: exact where it is visible ASCII, as all ids named by callers are; what
@@ -250,6 +245,7 @@ pub(super) mod fixtures {
 mod tests {
     use super::fixtures::operation;
     use super::*;
+    use crate::protocol::ids::Incarnation;
     use http_body::Body;
 
     #[test]
@@ -265,7 +261,7 @@ mod tests {
             let mut reply = Reply::new(StatusCode::OK, Source::Proxy);
             reply.about(&operation(id));
             reply.locate(&operation(id));
-            let expected = format!("/v1/operations/bank%2Feu/{path}");
+            let expected = format!("/v1/operations/bank%2Feu/{path}?principal=none&incarnation=0");
             assert_eq!(reply.headers[http::header::LOCATION], *expected);
             assert_eq!(reply.headers[OPERATION], value);
         }

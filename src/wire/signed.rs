@@ -36,6 +36,23 @@ pub enum Unproven {
     OutOfTime,
 }
 
+/// Does it carry what a signature of this kind stands in, each once? Whoever sends no such thing is refused
+/// before his content is read.
+pub fn bears(signature: &Signature, headers: &HeaderMap) -> Result<(), Unproven> {
+    match &signature.scheme {
+        Scheme::Stripe => one(headers, "stripe-signature").map(|_| ()),
+        Scheme::Standard => standard_fields(headers).map(|_| ()),
+        Scheme::GitHub => one(headers, "x-hub-signature-256").map(|_| ()),
+        Scheme::Hmac(header) => {
+            one(headers, header.header.as_str())?;
+            let timestamp = header.timestamp.iter();
+            timestamp
+                .map(|name| one(headers, name.as_str()))
+                .try_for_each(|time| time.map(|_| ()))
+        }
+    }
+}
+
 /// Was this body signed by somebody who knows a secret? `now`: since 1970.
 pub fn verify(
     signature: &Signature,
@@ -86,12 +103,9 @@ fn standard(
     body: &[u8],
     now: Duration,
 ) -> Result<(), Unproven> {
-    let new = headers.contains_key("webhook-signature");
-    let prefix = if new { "webhook" } else { "svix" };
-    let named = |suffix| one(headers, &format!("{prefix}-{suffix}"));
-    let (id, time) = (named("id")?, named("timestamp")?);
+    let [id, time, signatures] = standard_fields(headers)?;
     let mut sent = Vec::new();
-    for element in named("signature")?.split(' ') {
+    for element in signatures.split(' ') {
         // `v1a` is signed with a key pair, which no secret of ours verifies.
         if let Some(digest) = element.strip_prefix("v1,") {
             if sent.len() == MOST_LISTED {
@@ -108,6 +122,14 @@ fn standard(
     let signed = [id.as_bytes(), b".", time.as_bytes(), b".", body];
     any_signed(&keys, &sent, &signed)?;
     in_time(time, signature.tolerance, now)
+}
+
+/// Id, time and signatures.
+fn standard_fields(headers: &HeaderMap) -> Result<[&str; 3], Unproven> {
+    let new = headers.contains_key("webhook-signature");
+    let prefix = if new { "webhook" } else { "svix" };
+    let named = |suffix| one(headers, &format!("{prefix}-{suffix}"));
+    Ok([named("id")?, named("timestamp")?, named("signature")?])
 }
 
 fn in_header(

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::admin::views::{ExplainedView, ManyResolvedView, SteeredView, StoryView};
+use crate::protocol::time::Moment;
 
 impl House {
     async fn change(&self, parts: &[&str], body: Value) -> Result<Value, (u16, String)> {
@@ -239,7 +240,10 @@ async fn what_blocks_others_is_explained_with_what_to_type() {
     );
     assert_eq!(
         left.command.as_deref(),
-        Some("fencepost operations resolve bank pay-1 --verdict applied|not-applied --reason '…'")
+        Some(
+            "fencepost operations resolve bank pay-1 --principal none --incarnation 0 --admitted 1 \
+             --verdict applied|not-applied --reason '…'"
+        )
     );
     assert!(left.blocks.contains("newer token"), "{left:?}");
     assert!(acting.next.contains("ends by itself"), "{acting:?}");
@@ -271,7 +275,9 @@ async fn why_tells_the_story_and_what_can_still_be_done_until_when() {
     let usable = 86_400_000 / 100 * 80;
     assert!(send.possible && send.left_ms.unwrap() <= usable);
     assert!(send.left_ms.unwrap() > usable - 60_000);
-    assert!(send.command.unwrap().contains("settle bank pay-1 --send"));
+    let command = send.command.unwrap();
+    let name = "settle bank pay-1 --principal none --incarnation 0 --send";
+    assert!(command.contains(name), "{command}");
     assert!(can("say how it ended").possible);
     let memory = can("memory of its key");
     assert!(memory.possible && memory.left_ms.unwrap() > 86_400_000 - 60_000);
@@ -332,4 +338,76 @@ async fn without_a_named_operator_nothing_can_be_done() {
         assert_eq!(refusal, (403, "operators-required".to_owned()), "{parts:?}");
     }
     assert_eq!(house.log("pay-1").await, "");
+}
+
+/// The oldest are the ones that somebody is after, and they stand behind whatever is newer.
+#[tokio::test]
+async fn a_verdict_on_what_is_old_finds_it_behind_more_than_a_page_of_what_is_newer() {
+    let house = house(alice()).await;
+    let now = house.clock.now();
+    let two_hours_ago = Moment {
+        wall_ms: now.wall_ms.saturating_sub(7_200_000),
+        ..now
+    };
+    let admitted = |id: &str, at| {
+        house.stand_in.admit(&Wanted {
+            id,
+            principal: Principal::None,
+            token: 108,
+            key: KeyValue::Derived,
+            instance: InstanceId(1),
+            at,
+        })
+    };
+    admitted("old", two_hours_ago);
+    for number in 0..501 {
+        admitted(&format!("new-{number}"), now);
+    }
+    let old = json!({"upstream": "bank", "state": "INTENDED", "older_than": "1h"});
+
+    let seen = house
+        .resolve_many(verdict(&old, &json!({"dry_run": true})))
+        .await
+        .unwrap();
+
+    let ids = seen.operations.iter().map(|it| it.operation.id.as_str());
+    assert_eq!(ids.collect::<Vec<_>>(), ["old"]);
+    assert!(!seen.more);
+    let all = json!({"upstream": "bank", "state": "INTENDED"});
+    let seen = house
+        .resolve_many(verdict(&all, &json!({"dry_run": true})))
+        .await
+        .unwrap();
+    assert_eq!((seen.operations.len(), seen.more), (500, true));
+}
+
+/// Many accounts share an id: each is found by its whole name, and none is told for another.
+#[tokio::test]
+async fn one_of_many_that_share_an_id_is_found_by_its_name() {
+    let house = house(alice()).await;
+    for number in 0..120_u8 {
+        let principal = Principal::Hashed([number; 16]);
+        house.admitted("shared", principal, KeyValue::Derived, INSTANCE);
+    }
+    let digest = "00".repeat(16);
+    for incarnation in [Some("0".to_owned()), None] {
+        let query = [
+            ("principal", Some(digest.clone())),
+            ("incarnation", incarnation),
+        ];
+        let at = path(&["operations", "bank", "shared"], &query);
+        let found: OperationDetail = house.read(&at).await;
+        assert_eq!(found.operation.principal.as_ref(), Some(&digest));
+    }
+    let get = |query: &[(&str, Option<String>)]| {
+        let at = path(&["operations", "bank", "shared"], query);
+        let client = house.client();
+        async move { refused(client.read(&at).await).unwrap_err() }
+    };
+    assert_eq!(get(&[]).await, (409, "ambiguous-operation".to_owned()));
+    let nobody = [
+        ("principal", Some("none".to_owned())),
+        ("incarnation", Some("0".to_owned())),
+    ];
+    assert_eq!(get(&nobody).await, (404, "unknown-operation".to_owned()));
 }

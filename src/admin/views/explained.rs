@@ -99,11 +99,7 @@ impl BlockerView {
     fn of(operation: &Operation, fence: &Fence, looker: &Looker) -> Self {
         let view = OperationView::of(operation, looker);
         let name = view.key().typed();
-        let resolve = || {
-            format!(
-                "fencepost operations resolve {name} --verdict applied|not-applied --reason '…'"
-            )
-        };
+        let resolve = || view.resolving();
         let settle = || format!("fencepost operations settle {name}");
         let planned = plan::plan(
             operation,

@@ -215,6 +215,15 @@ impl OperationView {
             incarnation: self.incarnation,
         }
     }
+
+    /// The command that says how it ended: of the attempts that show here, and of none that is sent later.
+    pub fn resolving(&self) -> String {
+        format!(
+            "fencepost operations resolve {} --admitted {} --verdict applied|not-applied --reason '…'",
+            self.key().typed(),
+            self.admitted
+        )
+    }
 }
 
 impl OperationList {
@@ -277,14 +286,13 @@ impl KeyView {
     /// As a command names it, even where others share its id.
     pub fn typed(&self) -> String {
         let mut name = format!("{} {}", shell_word(&self.upstream), shell_word(&self.id));
-        if let Some(principal) = &self.principal {
-            name.push_str(" --principal ");
-            name.push_str(principal);
-        }
-        if self.incarnation > 0 {
-            // Writing to a String cannot fail.
-            let _ = write!(name, " --incarnation {}", self.incarnation);
-        }
+        let principal = self.principal.as_deref().unwrap_or("none");
+        // Writing to a String cannot fail.
+        let _ = write!(
+            name,
+            " --principal {principal} --incarnation {}",
+            self.incarnation
+        );
         name
     }
 

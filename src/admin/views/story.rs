@@ -234,9 +234,7 @@ fn unsettled(
                 "look at the upstream first. NOT_APPLIED keeps its key: while the upstream remembers that, \
                  a wrong verdict is still caught",
             )
-            .typing(format!(
-                "fencepost operations resolve {name} --verdict applied|not-applied --reason '…'"
-            )),
+            .typing(view.resolving()),
     });
     if let Some(left) = view.key_lifetime_left_ms {
         let what = "rely on the upstream's memory of its key";

@@ -117,6 +117,10 @@ pub(in crate::cli) struct OperationResolve {
     /// Why you are sure; kept with the operation.
     #[arg(long)]
     pub(in crate::cli) reason: String,
+    /// The number of attempts that you looked at (`show` tells it): the verdict is on those and on none
+    /// that went out since. `not-applied` needs it.
+    #[arg(long, value_name = "NUMBER", required_if_eq("verdict", "not-applied"))]
+    pub(in crate::cli) admitted: Option<u32>,
     /// With `applied`: status that callers get from now on. Default: 200.
     #[arg(long)]
     pub(in crate::cli) status: Option<u16>,

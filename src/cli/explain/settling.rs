@@ -52,7 +52,13 @@ fn look_up(policy: &LookUpPolicy, asking: &Asking) -> String {
         .look_up(name)
         .and_then(|it| it.pages.as_ref())
         .map_or_else(String::new, |it| format!(", {} pages at most", it.most));
-    format!("look up `{name}`: {asked}{pages}; {}", question(policy))
+    let says_not = asking
+        .look_up(name)
+        .is_some_and(|it| it.not_applied.is_some());
+    format!(
+        "look up `{name}`: {asked}{pages}; {}",
+        question(policy, says_not)
+    )
 }
 
 fn compare(policy: &LookUpPolicy, asking: &Asking) -> String {
@@ -61,18 +67,26 @@ fn compare(policy: &LookUpPolicy, asking: &Asking) -> String {
         .compare(name)
         .and_then(|it| it.query.as_ref())
         .map_or_else(|| "GET of the request's own target".to_owned(), target);
+    let says_not = asking.compare(name).is_some_and(|it| it.never_reverts);
     format!(
         "compare `{name}`: {asked}, with what was sent; {}",
-        question(policy)
+        question(policy, says_not)
     )
 }
 
-/// When "not applied" counts, and how long it is asked.
-fn question(policy: &LookUpPolicy) -> String {
+/// When "not applied" counts, if it ever says so, and how long it is asked.
+fn question(policy: &LookUpPolicy, says_not: bool) -> String {
+    let counts = if says_not {
+        format!(
+            "`not applied` counts {} after everything was quiet, {} in a row",
+            millis(policy.lag),
+            times(policy.samples.get())
+        )
+    } else {
+        "it never says `not applied`".to_owned()
+    };
     format!(
-        "`not applied` counts {} after everything was quiet, {} in a row; asked {}, for {} after the newest attempt",
-        millis(policy.lag),
-        times(policy.samples.get()),
+        "{counts}; asked {}, for {} after the newest attempt",
         pauses(policy.every),
         millis(policy.within),
     )

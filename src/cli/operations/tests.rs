@@ -43,6 +43,7 @@ fn resolve(verdict: VerdictWord) -> OperationResolve {
         },
         verdict,
         reason: "seen".to_owned(),
+        admitted: Some(1),
         status: None,
         body: None,
         new_key: false,
@@ -113,7 +114,9 @@ fn one_operation_ends_with_what_to_do_next() {
     );
     assert!(text.contains(r"needs a person\u{1b}[31m"), "{text}");
     assert!(
-        text.contains(r"operations resolve bank 'it'\''s' --verdict"),
+        text.contains(
+            r"operations resolve bank 'it'\''s' --principal none --incarnation 0 --admitted 1 --verdict"
+        ),
         "{text}"
     );
 }
@@ -124,7 +127,7 @@ fn a_verdict_is_sent_with_its_content_byte_for_byte() {
     applied.body = Some(r#"{"a": 1.10}"#.to_owned());
     assert_eq!(
         asked(&applied).unwrap(),
-        r#"{"verdict":"applied","reason":"seen","body":{"a": 1.10}}"#
+        r#"{"verdict":"applied","reason":"seen","admitted":1,"body":{"a": 1.10}}"#
     );
     let path = applied.name.path(Some("resolve"), None);
     assert_eq!(path, "/operations/bank/pay%2F1/resolve?incarnation=2");

@@ -11,6 +11,7 @@ use super::value;
 use crate::config::asking::{Compare, Content, Credential, LookUp, Pages, Query, Undo, Value};
 use crate::config::callbacks::FoundOutcome;
 use crate::config::field::{Field, Fields};
+use crate::config::insertion::{IfPresent, Insert, ReferencePart, ReferenceRule, Signed};
 use crate::config::scalar::{self, SIZE};
 use crate::expression::{
     ExpressionError, FoundCondition, Member, PathTemplate, Pick, Reference, Root, Template,
@@ -67,6 +68,7 @@ pub(super) fn compare(
         credential: None,
     });
     let credential = credential(fields);
+    let never_reverts = fields.or("never_reverts", false, Field::boolean);
     Compare {
         name,
         query: query.map(|query| Query {
@@ -74,6 +76,7 @@ pub(super) fn compare(
             ..query
         }),
         credential,
+        never_reverts,
         answer_limit: answer_limit(fields),
     }
 }
@@ -93,6 +96,54 @@ pub(super) fn undo(
         done: done?,
         answer_limit,
     })
+}
+
+/// Nothing is found by what goes into no request, and that would be taken for a proof.
+pub(super) fn names_what_is_sent<'r>(
+    field: &Field<'_>,
+    (members, references): (
+        impl Iterator<Item = &'r Member>,
+        impl Iterator<Item = &'r Reference>,
+    ),
+    insert: &Insert,
+) {
+    let read: Vec<&str> = references
+        .filter(|reference| reference.root == Root::Operation)
+        .filter_map(|reference| reference.name.as_deref())
+        .chain(members.filter_map(|member| (*member == Member::OperationId).then_some("id")))
+        .collect();
+    let rules_with = |part: &ReferencePart| -> Vec<&ReferenceRule> {
+        let rules = insert.references.iter();
+        rules.filter(|rule| rule.value.contains(part)).collect()
+    };
+    let may_lack = |rule: &&ReferenceRule| {
+        rule.if_present == IfPresent::Keep || insert.signed == Signed::LeftAlone
+    };
+    if read.contains(&"reference") {
+        match rules_with(&ReferencePart::Digest).as_slice() {
+            [] => field.error(
+                "`operation.reference` goes into no request of this effect, so nothing is ever found by it; \
+                 say where it goes: `reference: [ { json: /metadata/operation } ]`",
+            ),
+            [_] => {}
+            several if several.iter().any(may_lack) => field.error(
+                "`operation.reference` goes to several places, and to one of them not in every request \
+                 (`if_present: keep`): a question at that one would find nothing",
+            ),
+            _ => {}
+        }
+    }
+    // The id is known whether it went along or not; what was put in of the reference is looked for.
+    if read.contains(&"id") && rules_with(&ReferencePart::Id).iter().any(may_lack) {
+        field.error(
+            "`operation.id` does not go into every request of this effect (`if_present: keep`, or `signed: \
+             leave-alone`), so that nothing may be found by it; use `operation.reference`, which is asked for \
+             only where it went along",
+        );
+    }
+    if read.contains(&"key") && insert.key.is_none() {
+        field.error("`operation.key` goes into no request of this effect: it has no `key`");
+    }
 }
 
 /// With `keep_request: never` there is neither a request to read from nor a credential of its own.

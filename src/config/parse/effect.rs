@@ -147,6 +147,7 @@ pub(super) fn protect(
     let around = Around {
         capability: context.capability,
         path,
+        insert: &insert,
         calls_back: context.calls_back,
         profile: context.profile,
     };

@@ -174,6 +174,15 @@ pub(super) fn check(field: &Field<'_>, insert: &Insert, once: &Identity) {
             key.slot
         ));
     }
+    if let Some(key) = &insert.key
+        && let Some(longest) = key.longest.filter(|longest| *longest < DERIVED_KEY)
+        && (!key.is_callers() || !once.required)
+    {
+        field.error(format!(
+            "a derived key has {DERIVED_KEY} characters, and the upstream takes {longest}: let callers bring \
+             theirs, always (`key: {{ value: caller }}`, and `once` with `required: true`)"
+        ));
+    }
     if once.template.follows_incarnation()
         && insert.references.iter().any(|reference| {
             reference.value.contains(&ReferencePart::Id)
@@ -306,6 +315,7 @@ fn longest(field: &Field<'_>, value: KeyValue, own: usize, what: &str) -> Option
     let longest: usize = field.number("a number of bytes above zero", 1..=u64::MAX)?;
     if value == KeyValue::Derived && longest < own {
         field.error(format!("{what} has {own} characters"));
+        return None;
     }
     Some(longest)
 }

@@ -11,6 +11,7 @@ use std::num::NonZeroU32;
 use super::asking;
 use crate::config::asking::Asking;
 use crate::config::field::{Field, Fields};
+use crate::config::insertion::Insert;
 use crate::config::problems::Place;
 use crate::config::scalar::{self, DURATION};
 use crate::expression::PathTemplate;
@@ -44,6 +45,8 @@ const MOST_ATTEMPTS: u64 = 1_000;
 pub(super) struct Around<'a> {
     pub(super) capability: Capability,
     pub(super) path: Option<&'a PathTemplate>,
+    /// What is put into its requests.
+    pub(super) insert: &'a Insert,
     /// Does anybody listen for the upstream's callbacks?
     pub(super) calls_back: bool,
     /// Where everything stands that a profile brings.
@@ -157,6 +160,10 @@ impl Reading<'_> {
         let samples_count = fields.or("samples", DEFAULT_SAMPLES, samples);
         let tells_forms = fields.or("tells_forms", false, Field::boolean);
         let asked = asking::look_up(&mut fields, name, self.around.path);
+        if let Some(asked) = &asked {
+            let read = (asked.query.members(), asked.references());
+            asking::names_what_is_sent(field, read, self.around.insert);
+        }
         if !self.keep {
             asking::needs_nothing_stored(field, asked.as_ref().map(|asked| &asked.query));
         }
@@ -186,6 +193,10 @@ impl Reading<'_> {
         let (name, step) = self.question(&mut fields, "compare");
         let samples_count = fields.or("samples", DEFAULT_SAMPLES, samples);
         let asked = asking::compare(&mut fields, name, self.around.path);
+        if let Some(query) = &asked.query {
+            let read = (query.members(), query.references());
+            asking::names_what_is_sent(field, read, self.around.insert);
+        }
         fields.finish();
         if let Some(step) = step {
             self.asking.compares.push(asked);
@@ -210,6 +221,10 @@ impl Reading<'_> {
             field.number("a number from 1 to 1000", 1..=MOST_ATTEMPTS)
         });
         let asked = asking::undo(&mut fields, name, self.around.path);
+        if let Some(asked) = &asked {
+            let read = (asked.query.members(), asked.references());
+            asking::names_what_is_sent(field, read, self.around.insert);
+        }
         if !self.keep {
             asking::needs_nothing_stored(field, asked.as_ref().map(|asked| &asked.query));
         }

@@ -116,6 +116,21 @@ fn a_callers_own_key_is_read_where_it_goes() {
     );
 }
 
+/// A derived key is put in wherever the caller brings none, and one that is too long is refused upstream.
+#[test]
+fn a_derived_key_fits_wherever_one_is_made() {
+    let key = |more: &str| format!("key: {{ header: K, lifetime: 24h, longest: 20{more} }}");
+    let message = "a derived key has 36 characters";
+    refused_for(&with(&key(""), ""), message);
+    good(&with(&key(", value: caller"), ""));
+    let keyless = "once: { header: K, required: false }";
+    refused_for(&with(&key(", value: caller"), keyless), message);
+    refused_for(
+        &with(&key(", value: caller"), "key: { value: derived }"),
+        message,
+    );
+}
+
 #[test]
 fn references_have_places_of_their_own() {
     let key = "key: { json: /k, lifetime: 24h }\n";
@@ -199,4 +214,62 @@ fn the_place_that_the_config_names_stands_for_that_of_the_profile() {
         (key.slot.to_string().as_str(), key.longest),
         ("query k", Some(255))
     );
+}
+
+/// What is looked for and was never sent is never found, and that would be taken for a proof.
+#[test]
+fn a_question_names_only_what_goes_along() {
+    let asked = |what: &str, inserted: &str| {
+        let step = format!(
+            "settle: [ {{ look_up: {{ get: \"/x?r={what}\", not_applied: \"size(response.body) == 0\", lag: 1m }} }} ]"
+        );
+        with(
+            "key: { header: K, lifetime: 24h }",
+            &format!("{inserted}\n{step}"),
+        )
+        .replace(
+            "capability: [idempotent]",
+            "capability: [idempotent, query]",
+        )
+    };
+    let reference = "{operation.reference}";
+    let digest = "reference: [ { json: /op } ]";
+    let kept = "reference: [ { json: /op, if_present: keep } ]";
+    let id = "reference: [ { json: /op, value: \"{operation.id}\" } ]";
+    let kept_id = "reference: [ { json: /op, value: \"{operation.id}\", if_present: keep } ]";
+    let two = "reference: [ { json: /op }, { json: /p, if_present: keep } ]";
+    for (what, inserted) in [
+        (reference, digest),
+        // Asked for only where it went along.
+        (reference, kept),
+        ("{operation.id}", id),
+        ("{operation.id}", digest),
+        ("{operation.key}", "reference: []"),
+        ("{body.order}", "reference: []"),
+    ] {
+        good(&asked(what, inserted));
+    }
+    for (what, inserted, part) in [
+        (reference, "reference: []", "into no request"),
+        (reference, id, "into no request"),
+        (reference, two, "several places"),
+        ("{operation.id}", kept_id, "use `operation.reference`"),
+    ] {
+        refused_for(&asked(what, inserted), part);
+    }
+    // Wherever it is named: in a condition too, and in what undoes.
+    let in_condition = asked("{body.order}", "reference: []").replace(
+        "size(response.body) == 0",
+        "response.body.r != operation.reference",
+    );
+    refused_for(&in_condition, "into no request");
+    let undone = asked("{body.order}", "reference: []").replace(
+        "settle: [ ",
+        "settle: [ { void: { post: /v, form: { r: \"{operation.reference}\" }, done: \"true\", lag: 1m } }, ",
+    );
+    refused_for(&undone, "into no request");
+    let keyless = asked("{operation.key}", "reference: []")
+        .replace("    key: { header: K, lifetime: 24h }\n", "")
+        .replace("[idempotent, query]", "[query]");
+    refused_for(&keyless, "it has no `key`");
 }

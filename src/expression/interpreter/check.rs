@@ -122,6 +122,16 @@ impl Root {
         Self::Body,
         Self::Form,
     ];
+    /// The same, once the operation is known that it is about.
+    pub const OF_CALLBACK_ABOUT: &[Self] = &[
+        Self::Request,
+        Self::Path,
+        Self::Query,
+        Self::Headers,
+        Self::Body,
+        Self::Form,
+        Self::Operation,
+    ];
 
     const ALL: [Self; 9] = [
         Self::Request,
@@ -159,7 +169,7 @@ impl Root {
         match self {
             Self::Request => Some(&["method", "path"]),
             Self::Token => Some(&["generation"]),
-            Self::Operation => Some(&["id", "key", "reference"]),
+            Self::Operation => Some(&["id", "key", "reference", "answers"]),
             Self::Response => Some(&["status", "headers", "body"]),
             Self::Path | Self::Query | Self::Headers | Self::Body | Self::Form => None,
         }

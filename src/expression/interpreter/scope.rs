@@ -193,6 +193,7 @@ fn root_of_request<'v>(root: Root, named: &Named, facts: &RequestFacts<'v>) -> F
                 id,
                 ("key", operation.key),
                 ("reference", operation.reference),
+                ("answers", operation.answers),
             ];
             let all = all
                 .into_iter()

@@ -245,7 +245,10 @@ fn an_answer_that_proves_nothing_passes_marked() {
         &answered(bare, AnswerClass::Ambiguous),
         Listener::Sender,
     );
-    assert_eq!(reply.headers[LOCATION], "/v1/operations/bank%2Feu/pay%3A1");
+    assert_eq!(
+        reply.headers[LOCATION],
+        "/v1/operations/bank%2Feu/pay%3A1?principal=none&incarnation=0"
+    );
 }
 
 #[test]

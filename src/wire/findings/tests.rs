@@ -1,13 +1,16 @@
 //! What answers to questions say: applied, not applied, or not known, and never one for another.
 
 use super::*;
-use crate::config::{Content, Query, Value};
-use crate::expression::{FoundCondition, PathParams, Template};
+use crate::config::{
+    Content, IfPresent, Insert, Query, ReferencePart, ReferenceRule, Signed, Slot, Value,
+};
+use crate::expression::{FoundCondition, JsonPointer, PathParams, Template};
 use crate::protocol::command::Command;
 use crate::protocol::decide::decide;
 use crate::protocol::ids::InstanceId;
 use crate::protocol::view::{Living, View};
 use crate::store::conformance::commands;
+use crate::wire::insertion::{self, Named};
 use crate::wire::question::Bearing;
 
 fn fields(all: &[(&'static str, &'static str)]) -> crate::protocol::outcome::Fields {
@@ -34,6 +37,7 @@ fn sent(method: &'static str, own: &[(&'static str, &'static str)], body: &'stat
         &decision.changes.operation.unwrap(),
         Some((request, PathParams::default())),
         Some("the-key".to_owned()),
+        None,
     )
 }
 
@@ -150,6 +154,26 @@ fn three_answers_and_no_fourth() {
     }
 }
 
+/// A question that never says "not applied" looks through all pages for what was applied.
+#[test]
+fn what_is_not_on_one_page_may_be_on_the_next() {
+    let asked = sent("POST", &[], r#"{"a":1}"#);
+    let look_up = LookUp {
+        not_applied: None,
+        ..look_up()
+    };
+    let said = |status, body| of_look_up(&look_up, &asked, &answered(status, JSON, body));
+    let next = Page::Next("p2".to_owned());
+    assert_eq!(said(200, r#"{"n":0,"next":"p2"}"#), next);
+    let undecided = |status| Page::Last(Found::NotKnown(NotKnown::Undecided(status)));
+    assert_eq!(said(200, r#"{"n":0}"#), undecided(200));
+    assert_eq!(said(500, r#"{"next":{}}"#), undecided(500));
+    assert!(matches!(
+        said(200, r#"{"n":1,"next":"p2"}"#),
+        Page::Last(Found::Applied(_))
+    ));
+}
+
 #[test]
 fn a_signed_request_cannot_ask_again_with_its_signature() {
     let asked = sent(
@@ -173,37 +197,39 @@ fn what_is_there_is_compared_with_what_was_sent() {
     let undecided = |status| Found::NotKnown(NotKnown::Undecided(status));
     let is_applied = |found| matches!(found, Found::Applied(_));
 
+    // Where what is there never goes back.
+    let compared = |asked: &Asked, answer: &Answer| of_comparison(asked, answer, true);
+
     let same = answered(200, &[("etag", "\"v2\"")], r#"{ "b": 2, "a": 1 }"#);
     for asked in [&fresh, &over, &weak] {
-        assert!(is_applied(of_comparison(asked, &same)));
+        assert!(is_applied(compared(asked, &same)));
     }
-    let Found::Applied(told) = of_comparison(&fresh, &same) else {
+    let Found::Applied(told) = compared(&fresh, &same) else {
         panic!("it is there");
     };
     assert_eq!(told.fields, fields(&[("etag", "\"v2\"")]));
 
     let before = answered(200, &[("etag", "\"v1\"")], "{}");
-    assert_eq!(of_comparison(&over, &before), Found::NotApplied);
+    assert_eq!(compared(&over, &before), Found::NotApplied);
     // A weak validator says nothing of bytes; and what somebody else has put there says nothing of ours.
-    assert_eq!(of_comparison(&weak, &before), undecided(200));
-    assert_eq!(of_comparison(&fresh, &before), undecided(200));
+    assert_eq!(compared(&weak, &before), undecided(200));
+    assert_eq!(compared(&fresh, &before), undecided(200));
     let others = answered(200, &[("etag", "\"v3\"")], "{}");
-    assert_eq!(of_comparison(&over, &others), undecided(200));
+    assert_eq!(compared(&over, &others), undecided(200));
 
     let empty = sent("PUT", &[("if-none-match", "*")], "");
-    assert_eq!(
-        of_comparison(&empty, &answered(200, &[], "")),
-        undecided(200)
-    );
+    assert_eq!(compared(&empty, &answered(200, &[], "")), undecided(200));
     let gone = answered(404, &[], "");
-    assert_eq!(of_comparison(&fresh, &gone), Found::NotApplied);
-    assert_eq!(of_comparison(&over, &gone), undecided(404));
+    assert_eq!(compared(&fresh, &gone), Found::NotApplied);
+    assert_eq!(compared(&over, &gone), undecided(404));
     let post = sent("POST", &[("if-none-match", "*")], r#"{"a":1,"b":2}"#);
-    assert_eq!(of_comparison(&post, &same), undecided(200));
-    assert_eq!(
-        of_comparison(&fresh, &answered(500, &[], "")),
-        undecided(500)
-    );
+    assert_eq!(compared(&post, &same), undecided(200));
+    assert_eq!(compared(&fresh, &answered(500, &[], "")), undecided(500));
+    // Elsewhere it may have been made, used and removed, or put back, and only what was sent proves anything.
+    for (asked, there, status) in [(&over, &before, 200), (&fresh, &gone, 404)] {
+        assert_eq!(of_comparison(asked, there, false), undecided(status));
+    }
+    assert!(is_applied(of_comparison(&fresh, &same, false)));
 }
 
 #[test]
@@ -224,6 +250,54 @@ fn only_what_says_so_is_undone() {
         said(401, r#"{"ok":true}"#),
         Err(NotKnown::CredentialRefused)
     );
+}
+
+/// A reference that the request does not carry is not looked for: that nothing is found by it proves nothing.
+#[test]
+fn what_did_not_go_along_is_not_looked_for() {
+    let admit = commands::admit("pay:o42/7", InstanceId(1));
+    let nothing = View::of_nothing(0, Living::Only(InstanceId(1)));
+    let decision = decide(&nothing, &Command::Admit(Box::new(admit)));
+    let operation = decision.changes.operation.unwrap();
+    let asked = |body: Option<&'static str>, signed: Signed| {
+        let insert = Insert {
+            references: vec![ReferenceRule {
+                slot: Slot::Json(JsonPointer::parse("/custom_id").unwrap()),
+                value: vec![ReferencePart::Digest],
+                longest: None,
+                if_present: IfPresent::Keep,
+            }],
+            signed,
+            ..Insert::of_key(None)
+        };
+        let request = body.map(|body| StoredRequest {
+            method: Bytes::from_static(b"POST"),
+            target: Bytes::from_static(b"/orders"),
+            fields: fields(&[
+                ("content-type", "application/json"),
+                ("signature", "sig=:x:"),
+            ]),
+            body: Bytes::from_static(body.as_bytes()),
+        });
+        let named = Named {
+            key: &operation.key,
+            origin: operation.origin,
+            round: operation.key_use.round,
+        };
+        let reference = insertion::carried_reference(&insert, request.as_ref(), named);
+        let request = request.map(|request| (request, PathParams::default()));
+        let asked = Asked::about(&operation, request, None, reference);
+        let query = Query {
+            target: Template::parse("/orders?ref={operation.reference}").unwrap(),
+            ..query()
+        };
+        asked.question(&query, Bearing::Stored, None, None).is_ok()
+    };
+    let unsigned = Signed::Always;
+    assert!(asked(Some("{}"), unsigned));
+    assert!(!asked(Some(r#"{"custom_id":"o42"}"#), unsigned));
+    assert!(!asked(None, unsigned));
+    assert!(!asked(Some("{}"), Signed::LeftAlone));
 }
 
 /// Who asks travels with a question; what was asked for does not.

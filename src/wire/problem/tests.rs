@@ -292,7 +292,7 @@ fn the_operation_in_the_way_is_named_with_its_place() {
     assert_eq!(document["predecessor"]["operation"], "a/b");
     assert_eq!(
         document["predecessor"]["location"],
-        "/v1/operations/bank%2Feu/a%2Fb"
+        "/v1/operations/bank%2Feu/a%2Fb?principal=none&incarnation=0"
     );
 }
 

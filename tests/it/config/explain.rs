@@ -227,12 +227,13 @@ upstreams:
               name: by-order
               get: "/orders?id={path.order}"
               applied: "response.status == 200"
+              not_applied: "response.status == 404"
               lag: 60s
               samples: 1
               every: { from: 5s, to: 5s }
               pages: { parameter: after, next: response.body.next, most: 4 }
           - look_up: { post: /search, json: { a: "{path.order}" }, applied: "response.body.found", lag: 2m, within: 2h }
-          - compare: { lag: 10s, samples: 2 }
+          - compare: { lag: 10s, samples: 2, never_reverts: true }
           - void: { post: /cancel, json: { key: "{operation.key}" }, done: "response.status == 200", lag: 30s, attempts: 2 }
           - callback: { within: 12h }
 "#;
@@ -255,8 +256,8 @@ fn every_step_of_settling_is_told_in_its_order() {
             "1. send again: the stored bytes under the same key, at most once, within four fifths of 1day",
             "2. look up `by-order`: GET /orders?id={path order}, 4 pages at most; `not applied` counts 1m after \
              everything was quiet, once in a row; asked every 5s, for 1h 2m after the newest attempt",
-            "3. look up `look_up-2`: POST /search; `not applied` counts 2m after everything was quiet, 3 times in \
-             a row; asked every 1s to 1m, for 2h after the newest attempt",
+            "3. look up `look_up-2`: POST /search; it never says `not applied`; asked every 1s to 1m, for 2h after \
+             the newest attempt",
             "4. compare `compare`: GET of the request's own target, with what was sent; `not applied` counts 10s \
              after everything was quiet, 2 times in a row; asked every 1s to 1m, for 1h 20s after the newest attempt",
             "5. undo `void`: POST /cancel; 30s after everything was quiet, at most 2 times, for 1h 1m after the \

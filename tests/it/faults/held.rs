@@ -37,7 +37,10 @@ fn an_answer_whose_record_takes_too_long_is_told_marked_and_recorded_in_the_end(
 
     assert_eq!((told.status, &*told.text()), EFFECT_1);
     assert_eq!(told.field("fencepost-state"), Some("uncertain"));
-    assert_eq!(told.field("location"), Some("/v1/operations/provider/k"));
+    assert_eq!(
+        told.field("location"),
+        Some("/v1/operations/provider/k?principal=none&incarnation=0")
+    );
     assert_eq!(operation(&proxy, "k")["state"], "INTENDED");
     holder.execute_batch("ROLLBACK").unwrap();
     until_state(&proxy, "k", "COMPLETED");

@@ -64,7 +64,13 @@ fn an_intent_that_cannot_be_synced_waits_for_a_person_where_nobody_can_deduplica
     assert_eq!(told.verdict(), (409, "needs-attention".to_owned()));
     assert_eq!(upstream.text(), "", "not a byte");
     let resolve = ["operations", "resolve", "provider", "k", "--verdict"];
-    let said = ["not-applied", "--reason", "it is not in the books"];
+    let said = [
+        "not-applied",
+        "--admitted",
+        "1",
+        "--reason",
+        "it is not in the books",
+    ];
     let resolved = proxy.command(&[&resolve[..], &said[..]].concat());
     assert!(resolved.status.success(), "{resolved:?}");
     assert_effect_1(&pay(&proxy, "k").send());

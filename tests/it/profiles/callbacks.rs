@@ -44,11 +44,19 @@ fn an_event_settles_the_request_that_caused_it_by_its_key() {
         )
     };
     let key = format!("\"{KEY}\"");
-    let intent = r#"{"id":"pi_1","metadata":{"fencepost_operation":"r"}}"#;
-    let charge = r#"{"id":"ch_1","payment_intent":"pi_1","metadata":{"fencepost_operation":"r"}}"#;
+    let sent = scene.upstream.effect(1).body;
+    let (_, reference) = sent.split_once("fencepost_operation%5D=").unwrap();
+    let carrying = |more: &str, reference: &str| {
+        format!(r#"{{{more},"metadata":{{"fencepost_operation":"{reference}"}}}}"#)
+    };
+    let intent = &carrying(r#""id":"pi_1""#, reference);
+    let charge = &carrying(r#""id":"ch_1","payment_intent":"pi_1""#, reference);
+    let chosen = &carrying(r#""id":"pi_2""#, "r");
     for other in [
-        // What the payment was made of; what an invoice made; somebody else's; nobody's; a decline.
+        // What the payment was made of; a text that somebody chose; what an invoice made; somebody else's;
+        // nobody's; a decline.
         told("charge.succeeded", &key, charge),
+        told("payment_intent.succeeded", &key, chosen),
         told(
             "payment_intent.succeeded",
             &key,
@@ -74,7 +82,7 @@ fn an_event_settles_the_request_that_caused_it_by_its_key() {
     assert_eq!(event(hooks, &succeeded).send().status, 204);
 
     let paid = paying.answer();
-    assert_eq!((paid.status, paid.text().as_str()), (200, intent));
+    assert_eq!((paid.status, &paid.text()), (200, intent));
     assert_eq!(paid.field("fencepost-provenance"), Some("callback"));
     assert_eq!(scene.upstream.effects().len(), 1);
 }

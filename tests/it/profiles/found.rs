@@ -89,9 +89,47 @@ const ROWS: &[Row] = &[
         reference: None,
         sends_again: true,
         asked: "/v1/payment_intents/pi_1",
-        others: r#"{"id":"pi_1","status":"requires_capture"}"#,
-        own: r#"{"id":"pi_1","status":"succeeded"}"#,
-        told: (200, r#"{"id":"pi_1","status":"succeeded"}"#),
+        // Captured by somebody else's request, who wanted more.
+        others: r#"{"id":"pi_1","status":"succeeded","amount":10,"amount_received":10}"#,
+        own: r#"{"id":"pi_1","status":"succeeded","amount":10,"amount_received":5}"#,
+        told: (
+            200,
+            r#"{"id":"pi_1","status":"succeeded","amount":10,"amount_received":5}"#,
+        ),
+    },
+    Row {
+        profile: "stripe-v1",
+        key: Err("Idempotency-Key"),
+        target: "/v1/payment_intents/pi_1/capture",
+        kind: FORM,
+        body: "",
+        reference: None,
+        sends_again: true,
+        asked: "/v1/payment_intents/pi_1",
+        // All of it was asked for; a part was captured.
+        others: r#"{"id":"pi_1","status":"succeeded","amount":10,"amount_received":5}"#,
+        own: r#"{"id":"pi_1","status":"succeeded","amount":10,"amount_received":10}"#,
+        told: (
+            200,
+            r#"{"id":"pi_1","status":"succeeded","amount":10,"amount_received":10}"#,
+        ),
+    },
+    Row {
+        profile: "stripe-v1",
+        key: Err("Idempotency-Key"),
+        target: "/v1/payment_intents/pi_1/confirm",
+        kind: FORM,
+        body: "payment_method=pm_1",
+        reference: None,
+        sends_again: true,
+        asked: "/v1/payment_intents/pi_1",
+        // Paid with another card.
+        others: r#"{"id":"pi_1","status":"succeeded","payment_method":"pm_2"}"#,
+        own: r#"{"id":"pi_1","status":"succeeded","payment_method":"pm_1"}"#,
+        told: (
+            200,
+            r#"{"id":"pi_1","status":"succeeded","payment_method":"pm_1"}"#,
+        ),
     },
     Row {
         profile: "paypal",

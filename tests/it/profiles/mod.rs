@@ -84,7 +84,7 @@ fn hastened(profile: &str) -> String {
         let indent = &line[..line.len() - line.trim_start().len()];
         let quick = match line.trim() {
             "lag: 60s" => format!("{indent}lag: 1s\n{indent}{every}"),
-            "lag: 1h" => format!("{indent}lag: 2s"),
+            "lag: 2h" => format!("{indent}lag: 2s"),
             "every: { from: 2s, to: 5m }" => format!("{indent}{every}"),
             "- send_again: {}" => {
                 format!(

@@ -50,6 +50,31 @@ fn a_stored_500_is_found_by_its_metadata_and_no_new_key_is_used() {
     );
 }
 
+/// A08: the key went to Stripe past the proxy, before there was one. The retry carries a reference, so Stripe says that
+/// it is another request; the first one paid, and no search finds it by a reference that it never had.
+#[test]
+fn what_was_paid_past_the_proxy_is_not_disproved_by_a_search() {
+    let scene = Scene::new("stripe-v1", Upstream::start(Keys::Honoured), QUICK);
+    let looks = std::sync::Arc::new(AtomicUsize::new(0));
+    let looked = std::sync::Arc::clone(&looks);
+    scene.upstream.when_asked(move |_, _, _| {
+        looked.fetch_add(1, Ordering::SeqCst);
+        json_answer(200, r#"{"data":[]}"#)
+    });
+    let another = r#"{"error":{"type":"idempotency_error"}}"#;
+    scene.upstream.next(Script::store(400, another));
+    let pay = scene.proxy.post("/v1/payment_intents").key(KEY);
+    let told = pay.content(FORM, "amount=5&confirm=true").send();
+
+    assert_eq!((told.status, told.text().as_str()), (400, another));
+    assert_eq!(told.field("fencepost-state"), Some("uncertain"));
+    // Ten looks a second, and two seconds are the lag here.
+    until("it has looked long after the lag", || {
+        looks.load(Ordering::SeqCst) > 50
+    });
+    assert_eq!(scene.operation(KEY)["state"], "UNCERTAIN");
+}
+
 /// F07: 409 means that the first request runs right now, and is nobody's outcome.
 #[test]
 fn a_409_while_the_first_request_runs_is_no_outcome() {

@@ -104,6 +104,23 @@ fn what_is_decided_soon_enough_is_answered_as_if_he_had_waited() {
     assert_refused(&publish("107"), 412, "stale-fencing-token", "never");
 }
 
+/// Whoever has no name to come back by would never see the outcome: he waits for it.
+#[test]
+fn whoever_cannot_come_back_waits() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let route = "capability: [idempotent]\nkey: { header: Idempotency-Key, lifetime: 24h }\neffects:\n  \
+                 - { on: POST /payments, once: { header: Idempotency-Key, required: false } }\n";
+    let it = asked(Setup::new(upstream.address(), route));
+    let paid = it.proxy.post("/payments").json("{}");
+    let paid = paid.field("Prefer", "respond-async, return=minimal").send();
+    assert_eq!((paid.status, paid.field("preference-applied")), (201, None));
+    // It is no preference of ours, then: the upstream may honour it.
+    assert_eq!(
+        upstream.heads()[0].fields.first("prefer"),
+        Some("respond-async, return=minimal")
+    );
+}
+
 /// Nothing could be asked there, so the preference is none.
 #[test]
 fn without_a_place_to_ask_everybody_waits() {

@@ -28,6 +28,11 @@ struct Scene {
 
 impl Scene {
     fn new(waiting: &str) -> Self {
+        Self::under(waiting, "")
+    }
+
+    /// With these settings too, of the top level.
+    fn under(waiting: &str, settings: &str) -> Self {
         let upstream = Upstream::start(Keys::Ignored);
         let application = Upstream::start(Keys::Ignored);
         let hooks = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
@@ -38,6 +43,7 @@ timeouts: {{ connect: 2s, response: 300ms, dispatch: 5s }}
 callbacks:
   listen: {hooks}
   forward: http://{}
+  response: 2s
   on: POST /hooks/{{name}}
   signature: {{ scheme: hmac, header: X-Signature, prefix: "sha256=", secrets: [hooks-secret] }}
   operation: "{{body.object.reference}}"
@@ -52,7 +58,7 @@ effects:
 "#,
             application.address()
         );
-        let proxy = Proxy::start(Setup::new(upstream.address(), &route));
+        let proxy = Proxy::start(Setup::new(upstream.address(), &route).with(settings));
         Self {
             upstream,
             application,
@@ -205,6 +211,31 @@ fn a_callback_can_say_for_good_that_it_was_not_applied() {
     assert_eq!(scene.upstream.effects().len(), 1);
 }
 
+/// "It failed", while its attempt is still under way: it does not count yet, and may never come again of itself.
+#[test]
+fn a_failure_that_is_told_too_early_is_to_come_again() {
+    let scene = Scene::new("1h");
+    let answer = Gate::closed();
+    scene.upstream.next(Script::hold_answer(&answer));
+    let paying = pay(&scene.proxy, "k", "{}").start();
+    answer.until_reached();
+    let failed = PAID.replace("paid", "failed");
+
+    let told = scene.callback(&failed).send();
+
+    assert_eq!(told.status, 503, "{}", told.text());
+    assert!(told.field("retry-after").is_some());
+    assert!(scene.application.effects().is_empty(), "once it counts");
+    // It does so as soon as nothing more can come of the attempt.
+    until("it is taken", || {
+        scene.callback(&failed).send().status == 201
+    });
+    until_state(&scene.proxy, "k", "NOT_APPLIED");
+    assert_eq!(scene.application.effects().len(), 1);
+    answer.open();
+    assert_ne!(paying.answer().status, 200);
+}
+
 /// A callback that never comes: a person; and one that comes after all still counts.
 #[test]
 fn a_callback_that_comes_too_late_still_counts() {
@@ -219,7 +250,8 @@ fn a_callback_that_comes_too_late_still_counts() {
 #[test]
 fn a_callback_that_cannot_be_taken_is_to_come_again() {
     let scene = Scene::new("1h");
-    let head = "POST /hooks/payments HTTP/1.1\r\nHost: x\r\nContent-Length: 52428800\r\n\r\n";
+    let head = "POST /hooks/payments HTTP/1.1\r\nHost: x\r\nX-Signature: sha256=00\r\n\
+                Content-Length: 52428800\r\n\r\n";
     let mut large = TcpStream::connect(scene.hooks).unwrap();
     large.write_all(head.as_bytes()).unwrap();
     let told = read_answer(&large).unwrap();
@@ -248,4 +280,31 @@ fn a_callback_that_cannot_be_taken_is_to_come_again() {
     assert!(told.field("retry-after").is_some());
     // What it proved is recorded all the same.
     assert_eq!(state(&scene.proxy, "k"), "COMPLETED");
+}
+
+/// Anybody reaches the listener: who proves nothing costs no effect its room, and waits for nothing.
+#[test]
+fn strangers_at_the_listener_keep_no_effect_from_going_out() {
+    let scene = Scene::under("1h", "limits: { buffered_bodies: 1MiB }\n");
+    let stranger = |signature: &str| {
+        let mut stranger = TcpStream::connect(scene.hooks).unwrap();
+        let head = format!(
+            "POST /hooks/payments HTTP/1.1\r\nHost: x\r\n{signature}Content-Length: 1048576\r\n\r\n"
+        );
+        stranger.write_all(head.as_bytes()).unwrap();
+        stranger
+    };
+    // Without so much as a signature nothing of it is read.
+    let told = read_answer(&stranger("")).unwrap();
+    assert_eq!(told.status, 401, "{}", told.text());
+
+    let strangers: Vec<TcpStream> = (0..40)
+        .map(|_| stranger("X-Signature: sha256=00\r\n"))
+        .collect();
+    let paid = pay(&scene.proxy, "k", "{}").send();
+    assert_eq!(paid.status, 201, "{}", paid.text());
+    // And they are sent away in the end: what they announced does not come.
+    for stranger in &strangers {
+        assert_eq!(read_answer(stranger).unwrap().status, 408);
+    }
 }

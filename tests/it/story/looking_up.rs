@@ -276,7 +276,8 @@ effects:
     assert_eq!(state(&proxy, "k"), "COMPLETED");
 }
 
-/// What is there now is what was sent: it was applied.
+/// What is there now is what was sent: it was applied. That nothing is there proves something only where nobody
+/// removes anything: else it may have been there, and be gone again.
 #[test]
 fn a_conditional_upstream_is_compared_with() {
     let route = r#"
@@ -286,14 +287,16 @@ effects:
   - on: PUT /objects/{name}
     once: "put:{path.name}"
     settle:
-      - compare: { lag: 300ms, samples: 2, every: { from: 100ms, to: 100ms } }
+      - compare: { lag: 300ms, samples: 2, every: { from: 100ms, to: 100ms }, within: 3s, never_reverts: NEVER }
 "#;
-    for (there, status, effects) in [
-        (json_answer(200, r#"{ "a": 1 }"#), 200, 1),
-        (json_answer(404, "{}"), 201, 2),
+    for (there, never, status, effects) in [
+        (json_answer(200, r#"{ "a": 1 }"#), "false", 200, 1),
+        (json_answer(404, "{}"), "true", 201, 2),
+        (json_answer(404, "{}"), "false", 409, 1),
     ] {
         let upstream = Upstream::start(Keys::Ignored);
-        let proxy = Proxy::start(Setup::new(upstream.address(), route));
+        let route = route.replace("NEVER", never);
+        let proxy = Proxy::start(Setup::new(upstream.address(), &route));
         upstream.when_asked(move |_, head, _| {
             assert_eq!(head.word(1), "/objects/x");
             there.clone()
@@ -304,8 +307,13 @@ effects:
             .field("if-none-match", "*")
             .json(r#"{"a":1}"#);
         let mut told = put.send();
-        if status == 201 {
-            until_state(&proxy, "put:x", "NOT_APPLIED");
+        if status != 200 {
+            let ends = if status == 201 {
+                "NOT_APPLIED"
+            } else {
+                "NEEDS_ATTENTION"
+            };
+            until_state(&proxy, "put:x", ends);
             told = put.send();
         }
         assert_eq!(told.status, status, "{}", told.text());
