@@ -14,6 +14,7 @@ mod ground;
 mod letters;
 mod life;
 mod moving;
+mod numbers;
 mod parted;
 mod races;
 mod restored;

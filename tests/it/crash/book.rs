@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use super::traffic::{Dice, Request};
+use super::traffic::Request;
 use crate::support::call::Answer;
+use crate::support::dice::Dice;
 use crate::support::upstream::Upstream;
 
 /// Shared by all callers of a run.

@@ -11,9 +11,10 @@ use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
 use std::{slice, thread};
 
-use super::traffic::{Dice, Request};
-use super::world::{POINTS, World, said, seed};
-use crate::support::proxy::Proxy;
+use super::traffic::Request;
+use super::world::{World, seed};
+use crate::support::dice::{Dice, said};
+use crate::support::proxy::{FAILPOINTS, Proxy};
 use crate::support::upstream::Keys;
 
 /// The short form; see `FENCEPOST_CRASH_KILLS`.
@@ -75,7 +76,7 @@ impl Campaign {
     fn run(&mut self) {
         let mut points: HashMap<&str, usize> = HashMap::new();
         for number in 1..=self.kills {
-            let point = *self.dice.one_of(&POINTS);
+            let point = *self.dice.one_of(&FAILPOINTS);
             let passage = 1 + self.dice.below(25);
             let died_there = self.round(number, &format!("{point}:{passage}"));
             *points

@@ -11,6 +11,7 @@ mod book;
 mod campaign;
 mod freeze;
 mod points;
+mod relay;
 mod storm;
 mod taken_over;
 mod traffic;

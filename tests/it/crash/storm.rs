@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::traffic::{Dice, Request};
-use super::world::{POINTS, World, said, seed};
+use super::traffic::Request;
+use super::world::{World, seed};
 use crate::servers::{Database, shared};
+use crate::support::dice::{Dice, said};
 use crate::support::gate::{Gate, until, until_after};
-use crate::support::proxy::Proxy;
+use crate::support::proxy::{FAILPOINTS, Proxy};
 use crate::support::script::Script;
 use crate::support::setup::DEAD_AFTER;
 use crate::support::upstream::Keys;
@@ -163,7 +164,7 @@ impl Storm {
         });
         for victim in 0..SIDECARS {
             if self.proxies[victim].end().is_some() {
-                let point = *self.dice.one_of(&POINTS);
+                let point = *self.dice.one_of(&FAILPOINTS);
                 let passage = 1 + self.dice.below(8);
                 // It may reach its point while it starts: then it is dead again, and started the next time.
                 self.proxies[victim].starts_again_dying_at(&format!("{point}:{passage}"));

@@ -9,32 +9,12 @@ use std::net::SocketAddr;
 
 use super::book::Book;
 use crate::support::call::Call;
+use crate::support::dice::Dice;
 
 /// A field for the test's own eyes: the operation's id in the register.
 pub(super) const OPERATION: &str = "X-Test-Operation";
 /// Another: the token.
 pub(super) const TOKEN: &str = "X-Test-Token";
-
-/// splitmix64: small, and the same on every machine.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(super) fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.roll() % u64::try_from(limit).unwrap()).unwrap()
-    }
-
-    pub(super) fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
-}
 
 /// One request, as often as somebody sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]

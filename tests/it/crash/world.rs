@@ -9,26 +9,15 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::book::Book;
-use super::traffic::{Dice, OPERATION, Request, TOKEN};
+use super::traffic::{OPERATION, Request, TOKEN};
 use crate::support::call::Call;
+use crate::support::dice::{Dice, said};
 use crate::support::gate::until;
 use crate::support::http::Head;
 use crate::support::proxy::Proxy;
 use crate::support::script::Script;
 use crate::support::setup::Setup;
 use crate::support::upstream::{Keys, Upstream};
-
-/// Where a proxy may die.
-pub(super) const POINTS: [&str; 8] = [
-    "before-intent",
-    "after-intent",
-    "after-resend",
-    "after-first-byte",
-    "after-last-byte",
-    "after-answer",
-    "before-outcome-commit",
-    "after-outcome-commit",
-];
 
 const ROUTES: &str = r#"
 effects:
@@ -59,11 +48,6 @@ pub(super) struct World {
     pub(super) upstream: Upstream,
     pub(super) book: Book,
     keys: Keys,
-}
-
-/// What whoever runs the test says.
-pub(super) fn said<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str) -> Option<T> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
 /// Of this run, unless one was said.

@@ -2,21 +2,18 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::requests::{
+    CHECKOUT_COM, GOOGLE, INCREASE, PAYPAL, Request, STRIPE_CAPTURE, STRIPE_CHARGE, STRIPE_PAYMENT,
+    STRIPE_REFUND, WISE,
+};
 use super::*;
 use crate::support::script::{Script, json_answer};
 use crate::support::upstream::Keys;
 
-const JSON: &str = "application/json";
-
 /// A request whose answers are all lost, and what its upstream says when it is asked. `REF` is the text that the
 /// request carried to be found by.
 struct Row {
-    profile: &'static str,
-    /// What the key stands after, in the target or the content; `None`: it is in that header.
-    key: Result<&'static str, &'static str>,
-    target: &'static str,
-    kind: &'static str,
-    body: &'static str,
+    request: Request,
     /// What stands before `REF` in the effect; `None`: it is the key.
     reference: Option<&'static str>,
     /// Is it sent again, before anybody asks?
@@ -32,11 +29,7 @@ const METADATA: Option<&str> = Some("metadata%5Bfencepost_operation%5D=");
 
 const ROWS: &[Row] = &[
     Row {
-        profile: "stripe-v1",
-        key: Err("Idempotency-Key"),
-        target: "/v1/payment_intents",
-        kind: FORM,
-        body: "amount=5&confirm=true",
+        request: STRIPE_PAYMENT,
         reference: METADATA,
         sends_again: true,
         asked: "/v1/payment_intents/search?query=metadata%5B%27fencepost_operation%27%5D%3A%27REF%27",
@@ -49,11 +42,7 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "stripe-v1",
-        key: Err("Idempotency-Key"),
-        target: "/v1/charges",
-        kind: FORM,
-        body: "amount=5",
+        request: STRIPE_CHARGE,
         reference: METADATA,
         sends_again: true,
         asked: "/v1/charges/search?query=metadata%5B%27fencepost_operation%27%5D%3A%27REF%27",
@@ -65,11 +54,7 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "stripe-v1",
-        key: Err("Idempotency-Key"),
-        target: "/v1/refunds",
-        kind: FORM,
-        body: "charge=ch_1",
+        request: STRIPE_REFUND,
         reference: METADATA,
         sends_again: true,
         asked: "/v1/refunds?limit=100",
@@ -81,11 +66,7 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "stripe-v1",
-        key: Err("Idempotency-Key"),
-        target: "/v1/payment_intents/pi_1/capture",
-        kind: FORM,
-        body: "amount_to_capture=5",
+        request: STRIPE_CAPTURE,
         reference: None,
         sends_again: true,
         asked: "/v1/payment_intents/pi_1",
@@ -98,11 +79,10 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "stripe-v1",
-        key: Err("Idempotency-Key"),
-        target: "/v1/payment_intents/pi_1/capture",
-        kind: FORM,
-        body: "",
+        request: Request {
+            body: "",
+            ..STRIPE_CAPTURE
+        },
         reference: None,
         sends_again: true,
         asked: "/v1/payment_intents/pi_1",
@@ -115,11 +95,11 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "stripe-v1",
-        key: Err("Idempotency-Key"),
-        target: "/v1/payment_intents/pi_1/confirm",
-        kind: FORM,
-        body: "payment_method=pm_1",
+        request: Request {
+            target: "/v1/payment_intents/pi_1/confirm",
+            body: "payment_method=pm_1",
+            ..STRIPE_CAPTURE
+        },
         reference: None,
         sends_again: true,
         asked: "/v1/payment_intents/pi_1",
@@ -132,11 +112,7 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "paypal",
-        key: Err("PayPal-Request-Id"),
-        target: "/v2/checkout/orders/O-1/authorize",
-        kind: JSON,
-        body: "{}",
+        request: PAYPAL,
         reference: None,
         sends_again: true,
         asked: "/v2/checkout/orders/O-1",
@@ -148,11 +124,7 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "increase",
-        key: Err("Idempotency-Key"),
-        target: "/ach_transfers",
-        kind: JSON,
-        body: r#"{"amount":5}"#,
+        request: INCREASE,
         reference: None,
         sends_again: false,
         asked: "/ach_transfers?idempotency_key=REF",
@@ -162,11 +134,7 @@ const ROWS: &[Row] = &[
         told: (200, r#"{"id":"t_1","idempotency_key":"REF"}"#),
     },
     Row {
-        profile: "wise",
-        key: Ok(r#""customerTransactionId":""#),
-        target: "/v1/transfers",
-        kind: JSON,
-        body: r#"{"quoteUuid":"q","customerTransactionId":"6f1c0d5e-3a7b-4c21-9d84-0b5b2f6a9e13"}"#,
+        request: WISE,
         reference: None,
         sends_again: false,
         asked: "/v1/transfers?limit=100",
@@ -175,11 +143,7 @@ const ROWS: &[Row] = &[
         told: (200, r#"{"id":2,"customerTransactionId":"REF"}"#),
     },
     Row {
-        profile: "checkout-com",
-        key: Err("Cko-Idempotency-Key"),
-        target: "/payments",
-        kind: JSON,
-        body: r#"{"amount":5,"reference":"order 42"}"#,
+        request: CHECKOUT_COM,
         reference: Some(r#""fencepost_operation":""#),
         sends_again: false,
         asked: "/payments?limit=100&reference=order%2042",
@@ -192,11 +156,7 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        profile: "google",
-        key: Ok("requestId="),
-        target: "/compute/v1/projects/p/zones/z/instances?requestId=6f1c0d5e-3a7b-4c21-9d84-0b5b2f6a9e13",
-        kind: JSON,
-        body: "{}",
+        request: GOOGLE,
         reference: None,
         sends_again: true,
         asked: "/compute/v1/projects/p/zones/z/operations?filter=clientOperationId%3D%22REF%22",
@@ -210,13 +170,6 @@ const ROWS: &[Row] = &[
 ];
 
 impl Row {
-    fn upstream(&self) -> Upstream {
-        match self.key {
-            Ok(before) => Upstream::honouring(before),
-            Err(_) => Upstream::start(Keys::Honoured),
-        }
-    }
-
     /// What it is to be found by, as the upstream got it.
     fn found_by(&self, body: &str) -> String {
         let Some(before) = self.reference else {
@@ -233,7 +186,8 @@ impl Row {
 #[test]
 fn what_a_vendor_lists_settles_its_own_operation_and_no_other() {
     for row in ROWS {
-        let scene = Scene::new(row.profile, row.upstream(), QUICK);
+        let upstream = row.request.upstream(Keys::Honoured);
+        let scene = Scene::new(row.request.profile, upstream, QUICK);
         let looks = AtomicUsize::new(0);
         scene.upstream.when_asked(move |effects, head, _| {
             let own = row.found_by(&effects[0].body);
@@ -246,17 +200,12 @@ fn what_a_vendor_lists_settles_its_own_operation_and_no_other() {
         });
         let sent = if row.sends_again { 1 + RESENDS } else { 1 };
         (0..sent).for_each(|_| scene.upstream.next(Script::lose_answer()));
-        let call = scene.proxy.post(row.target).content(row.kind, row.body);
-        let call = match row.key {
-            Ok(_) => call,
-            Err(header) => call.field(header, KEY),
-        };
 
-        let told = call.field("authorization", "Bearer s3cret").send();
+        let told = row.request.call(scene.proxy.address(), KEY, "1").send();
 
         let (status, body) = row.told;
         let own = row.found_by(&scene.upstream.effect(1).body);
-        let target = row.target;
+        let target = row.request.target;
         assert_eq!(
             (told.status, told.text()),
             (status, body.replace("REF", &own)),

@@ -8,6 +8,9 @@
 mod callbacks;
 mod found;
 mod nasty;
+mod requests;
+mod vendors;
+mod whatever;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,9 +43,14 @@ struct Scene {
 
 impl Scene {
     fn new(profile: &str, upstream: Upstream, route: &str) -> Self {
+        Self::with(profile, &hastened(profile), upstream, route)
+    }
+
+    /// With another text for the profile.
+    fn with(profile: &str, text: &str, upstream: Upstream, route: &str) -> Self {
         let profiles = tempfile::tempdir().unwrap();
         let file = profiles.path().join(format!("{profile}.yaml"));
-        std::fs::write(file, hastened(profile)).unwrap();
+        std::fs::write(file, text).unwrap();
         let proxy = Proxy::start(setup(profile, upstream.address(), route, profiles.path()));
         Self {
             proxy,
@@ -74,24 +82,54 @@ fn setup(profile: &str, upstream: SocketAddr, route: &str, profiles: &Path) -> S
     Setup::new(upstream, &route).with(&format!("profiles: {}", profiles.display()))
 }
 
+/// How long is waited instead of minutes and hours.
+struct Pace<'a> {
+    /// For a lag of a minute.
+    minute: &'a str,
+    /// For a lag of an hour.
+    hour: &'a str,
+    /// For an answer to a question, in all.
+    within: &'a str,
+}
+
+const SECONDS: Pace<'_> = Pace {
+    minute: "1s",
+    hour: "2s",
+    within: "1h",
+};
+
 /// A shipped profile that waits for seconds where it waits for minutes and hours.
 fn hastened(profile: &str) -> String {
+    at_pace(profile, &SECONDS)
+}
+
+fn at_pace(profile: &str, pace: &Pace<'_>) -> String {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/profiles");
     let shipped = std::fs::read_to_string(shipped.join(format!("{profile}.yaml"))).unwrap();
     let every = "every: { from: 100ms, to: 100ms }";
+    let Pace {
+        minute,
+        hour,
+        within,
+    } = pace;
     let mut text = String::new();
     for line in shipped.lines() {
         let indent = &line[..line.len() - line.trim_start().len()];
         let quick = match line.trim() {
-            "lag: 60s" => format!("{indent}lag: 1s\n{indent}{every}"),
-            "lag: 2h" => format!("{indent}lag: 2s"),
+            "lag: 60s" => {
+                format!("{indent}lag: {minute}\n{indent}within: {within}\n{indent}{every}")
+            }
+            "lag: 2h" => format!("{indent}lag: {hour}\n{indent}within: {within}"),
             "every: { from: 2s, to: 5m }" => format!("{indent}{every}"),
             "- send_again: {}" => {
                 format!(
                     "{indent}- send_again: {{ attempts: {RESENDS}, backoff: {{ from: 50ms, to: 50ms }} }}"
                 )
             }
-            _ => line.replace("lag: 60s }", &format!("lag: 1s, {every} }}")),
+            _ => {
+                let flow = format!("lag: {minute}, within: {within}, {every} }}");
+                line.replace("lag: 60s }", &flow)
+            }
         };
         text.push_str(&quick);
         text.push('\n');

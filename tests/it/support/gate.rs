@@ -1,8 +1,9 @@
-//! Waiting for conditions: a gate that a test opens, and a bounded look for anything else.
+//! Waiting for conditions: a gate that a test opens, or that opens by itself, and a bounded look for anything else.
 //!
 //! What always holds: no wait is unbounded, and one that ends unfulfilled says what it waited for.
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 pub use crate::servers::waiting::{PATIENCE, eventually, until, until_after};
 
@@ -14,12 +15,23 @@ pub struct Gate(Arc<(Mutex<Door>, Condvar)>);
 struct Door {
     open: bool,
     waiting: usize,
+    /// So long after somebody came to it; `None`: never.
+    opens_by_itself: Option<Duration>,
 }
 
 impl Gate {
     /// A closed one.
     pub fn closed() -> Self {
         Self::default()
+    }
+
+    /// One that opens by itself so long after somebody came to it: whoever stands there is slow.
+    pub fn slow(by: Duration) -> Self {
+        let door = Door {
+            opens_by_itself: Some(by),
+            ..Door::default()
+        };
+        Self(Arc::new((Mutex::new(door), Condvar::new())))
     }
 
     /// Lets everybody through, for good.
@@ -44,10 +56,12 @@ impl Gate {
         let (door, changed) = &*self.0;
         let mut door = door.lock().unwrap();
         door.waiting += 1;
+        let limit = door.opens_by_itself.unwrap_or(PATIENCE);
         let (mut door, _) = changed
-            .wait_timeout_while(door, PATIENCE, |door| !door.open)
+            .wait_timeout_while(door, limit, |door| !door.open)
             .unwrap();
         door.waiting -= 1;
+        door.open |= door.opens_by_itself.is_some();
         door.open
     }
 }

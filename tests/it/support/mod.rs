@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod demo;
+pub mod dice;
 pub mod disk;
 pub mod gate;
 pub mod http;

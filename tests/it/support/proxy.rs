@@ -16,6 +16,18 @@ use super::disk::Disk;
 use super::gate::{eventually, until};
 use super::setup::{OPERATOR, Setup};
 
+/// Where it may die.
+pub const FAILPOINTS: [&str; 8] = [
+    "before-intent",
+    "after-intent",
+    "after-resend",
+    "after-first-byte",
+    "after-last-byte",
+    "after-answer",
+    "before-outcome-commit",
+    "after-outcome-commit",
+];
+
 /// A proxy that serves.
 pub struct Proxy {
     setup: Setup,

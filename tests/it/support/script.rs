@@ -15,6 +15,14 @@ pub enum Ending {
     Reset,
 }
 
+/// What an upstream says that has not done it, and never says of what it did.
+#[derive(Clone)]
+pub(super) struct Refusal {
+    pub(super) answer: Vec<u8>,
+    /// Is it what the key gets from now on?
+    pub(super) remembered: bool,
+}
+
 /// One request's fate.
 #[derive(Clone, Default)]
 pub struct Script {
@@ -22,6 +30,7 @@ pub struct Script {
     pub(super) before_effect: Option<Gate>,
     pub(super) before_answer: Option<Gate>,
     pub(super) answer: Option<Vec<u8>>,
+    pub(super) refusal: Option<Refusal>,
     pub(super) effect_answer: Option<Vec<u8>>,
     pub(super) cut_answer_after: Option<usize>,
     pub(super) before_rest: Option<(usize, Gate)>,
@@ -73,8 +82,23 @@ impl Script {
 
     /// The effect happens, and this is what it is answered, now and whenever its key comes again.
     pub fn store(status: u16, body: &str) -> Self {
+        Self::store_raw(json_answer(status, body))
+    }
+
+    /// No effect, and this answer; unless the request's key is known or on its way to its effect: then as
+    /// usual. `remembered`: it is the answer to the key from now on.
+    pub fn refuse_what_is_new(status: u16, body: &str, remembered: bool) -> Self {
+        let answer = json_answer(status, body);
         Self {
-            effect_answer: Some(json_answer(status, body)),
+            refusal: Some(Refusal { answer, remembered }),
+            ..Self::default()
+        }
+    }
+
+    /// The effect happens, and these bytes are what it is answered, now and whenever its key comes again.
+    pub fn store_raw(bytes: impl Into<Vec<u8>>) -> Self {
+        Self {
+            effect_answer: Some(bytes.into()),
             ..Self::default()
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use super::call::Call;
 use super::gate::{Gate, until};
@@ -194,4 +195,58 @@ fn ports_are_given_out_once_and_lie_below_the_outgoing_ones() {
 
 fn any() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 1))
+}
+
+#[test]
+fn whoever_has_done_it_never_refuses_it_and_a_refusal_may_be_remembered() {
+    for (remembered, second) in [(true, 402), (false, 201)] {
+        let upstream = Upstream::start(Keys::Honoured);
+        let refusal = || Script::refuse_what_is_new(402, "{}", remembered);
+        let send = |key: &str| pay(upstream.address()).key(key).send().status;
+        upstream.next(refusal());
+        assert_eq!([send("new"), send("new")], [402, second]);
+        let done = upstream.effects().len();
+        assert_eq!(done, usize::from(second == 201));
+        assert_eq!(send("done"), 201);
+        upstream.next(refusal());
+        assert_eq!(send("done"), 201);
+        let gate = Gate::closed();
+        upstream.next(Script::hold_effect(&gate));
+        let running = pay(upstream.address()).key("running").start();
+        gate.until_reached();
+        upstream.next(refusal());
+        assert_eq!(send("running"), 201);
+        gate.open();
+        assert_eq!(running.answer().status, 201);
+        assert_eq!(upstream.effects().len(), done + 2);
+        assert_eq!(upstream.served().len(), 6);
+    }
+}
+
+#[test]
+fn a_slow_gate_opens_by_itself_and_not_at_once() {
+    let upstream = Upstream::start(Keys::Ignored);
+    let slow = Duration::from_millis(100);
+    upstream.next(Script::hold_effect(&Gate::slow(slow)));
+    let begun = Instant::now();
+    assert_eq!(pay(upstream.address()).send().status, 201);
+    assert!(begun.elapsed() >= slow);
+}
+
+#[test]
+fn a_condition_holds_for_what_is_there_and_no_longer() {
+    let upstream = Upstream::start(Keys::Ignored);
+    upstream.judge_conditions();
+    let put = |path: &str, condition: &str, of: &str| {
+        let put = Call::new(upstream.address(), "PUT", path).content("text/plain", "x");
+        put.field(condition, of).send().status
+    };
+    assert_eq!(put("/a", "If-None-Match", "*"), 201);
+    assert_eq!(put("/a", "If-None-Match", "*"), 412);
+    assert_eq!(put("/a", "If-Match", "\"other\""), 412);
+    assert_eq!(put("/a", "If-Match", "\"effect-1\""), 201);
+    assert_eq!(put("/a", "If-Match", "\"effect-1\""), 412);
+    assert_eq!(put("/seeded", "If-None-Match", "*"), 412);
+    assert_eq!(put("/seeded", "If-Match", "\"seed\""), 201);
+    assert_eq!(upstream.effects().len(), 3);
 }

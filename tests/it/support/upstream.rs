@@ -11,10 +11,11 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::Instant;
 
 use super::gate::until;
 use super::http::{Head, Reader};
-use super::script::{Ending, Script, json_answer};
+use super::script::{Ending, Refusal, Script, json_answer};
 
 /// Something that happened in the world and cannot be taken back.
 #[derive(Clone, Debug)]
@@ -25,6 +26,7 @@ pub struct Effect {
     pub key: Option<String>,
     pub head: Head,
     pub body: String,
+    pub at: Instant,
 }
 
 /// What the third party makes of a key that it has seen before.
@@ -63,6 +65,11 @@ struct Log {
     running: HashSet<String>,
     /// What those get meanwhile; `None`: it makes nothing of it.
     while_running: Option<Vec<u8>>,
+    /// What an effect of that number is answered; `None`: 201, and its name.
+    usual: Option<fn(usize) -> Vec<u8>>,
+    judges_conditions: bool,
+    /// Every request that arrived whole, with what it was answered, or would have been.
+    served: Vec<(Head, Vec<u8>)>,
     questions: Option<Answering>,
 }
 
@@ -121,6 +128,17 @@ impl Upstream {
         self.log().while_running = Some(answer);
     }
 
+    /// Judges requests by their condition from now on: `If-None-Match: *` holds where nothing is, `If-Match` where
+    /// just that is. See [`what_is_there`].
+    pub fn judge_conditions(&self) {
+        self.log().judges_conditions = true;
+    }
+
+    /// What an effect is answered from now on, by its number.
+    pub fn answer_usually(&self, usual: fn(usize) -> Vec<u8>) {
+        self.log().usual = Some(usual);
+    }
+
     /// Forgets every key: whatever comes under one is new.
     pub fn forget_keys(&self) {
         self.log().remembered.clear();
@@ -154,6 +172,11 @@ impl Upstream {
     /// Every complete head that arrived, of whatever request.
     pub fn heads(&self) -> Vec<Head> {
         self.log().heads.clone()
+    }
+
+    /// Every request that arrived whole, with what it was answered, or would have been.
+    pub fn served(&self) -> Vec<(Head, Vec<u8>)> {
+        self.log().served.clone()
     }
 
     /// How many connections were ever made.
@@ -251,7 +274,11 @@ impl Shared {
 
     fn key_of(&self, head: &Head, body: &[u8]) -> Option<String> {
         let Some(before) = self.before_key else {
-            let headers = ["idempotency-key", "paypal-request-id"];
+            let headers = [
+                "idempotency-key",
+                "paypal-request-id",
+                "cko-idempotency-key",
+            ];
             let key = headers.iter().find_map(|name| head.fields.first(name));
             return key.map(str::to_owned);
         };
@@ -281,15 +308,18 @@ impl Shared {
         let mut answer = if let Some(answer) = script.answer {
             answer
         } else {
-            let request = (head, body);
-            let stored = script.effect_answer;
             let mut log = self.log();
             // Nobody comes between its effect and what is remembered of it.
             if let (true, Some(key)) = (was_held, &key) {
                 log.running.remove(key);
             }
-            log.answer(self.keys, key, request, stored)
+            let made = Made {
+                stored: script.effect_answer,
+                refusal: script.refusal,
+            };
+            log.answer(self.keys, key, (head, body), made)
         };
+        self.log().served.push((head.clone(), answer.clone()));
         if script.before_answer.is_some_and(|gate| !gate.pass()) {
             return Ok(Ending::Reset);
         }
@@ -310,13 +340,31 @@ impl Shared {
     }
 }
 
+/// What is made of a request that is neither a question nor a repeat.
+struct Made {
+    stored: Option<Vec<u8>>,
+    refusal: Option<Refusal>,
+}
+
+/// The name of what stands at a path, where conditions are judged, and its content: it is called as the effect that
+/// put it there. At a path that contains `seeded` something stands from the beginning, called `seed`.
+pub fn what_is_there<'e>(effects: &'e [Effect], path: &str) -> Option<(String, &'e str)> {
+    let newest = effects.iter().rposition(|effect| effect.path == path);
+    match newest {
+        Some(at) => Some((format!("effect-{}", at + 1), &effects[at].body)),
+        None => path
+            .contains("seeded")
+            .then(|| ("seed".to_owned(), "what was there")),
+    }
+}
+
 impl Log {
     fn answer(
         &mut self,
         keys: Keys,
         key: Option<String>,
         (head, body): (&Head, &[u8]),
-        stored: Option<Vec<u8>>,
+        made: Made,
     ) -> Vec<u8> {
         let path = head.word(1);
         let is_question = matches!(head.word(0), "GET" | "OPTIONS")
@@ -340,19 +388,42 @@ impl Log {
         {
             return answer.clone();
         }
+        if let Some(refusal) = made.refusal
+            && key.as_ref().is_none_or(|key| !self.running.contains(key))
+        {
+            if let (true, Some(key)) = (refusal.remembered, key) {
+                self.remembered.insert(key, refusal.answer.clone());
+            }
+            return refusal.answer;
+        }
+        if self.judges_conditions && !self.holds(head) {
+            return b"HTTP/1.1 412 Scripted\r\nContent-Length: 0\r\n\r\n".to_vec();
+        }
         self.effects.push(Effect {
             method: head.word(0).to_owned(),
             path: head.word(1).to_owned(),
             key: key.clone(),
             head: head.clone(),
             body: String::from_utf8_lossy(body).into_owned(),
+            at: Instant::now(),
         });
         let number = self.effects.len();
-        let usual = || json_answer(201, &format!("{{\"id\":\"effect-{number}\"}}"));
-        let answer = stored.unwrap_or_else(usual);
+        let usual = || match self.usual {
+            Some(usual) => usual(number),
+            None => json_answer(201, &format!("{{\"id\":\"effect-{number}\"}}")),
+        };
+        let answer = made.stored.unwrap_or_else(usual);
         if let Some(key) = key {
             self.remembered.insert(key, answer.clone());
         }
         answer
+    }
+
+    fn holds(&self, head: &Head) -> bool {
+        let there = what_is_there(&self.effects, head.word(1));
+        let there = there.map(|(tag, _)| format!("\"{tag}\""));
+        let is_new = head.fields.first("if-none-match") != Some("*") || there.is_none();
+        let asked = head.fields.first("if-match");
+        is_new && asked.is_none_or(|asked| there.as_deref() == Some(asked))
     }
 }
