@@ -309,16 +309,6 @@ impl Reconciler {
         }
     }
 
-    /// A caller's own attempt was answered: an upstream that answers is not away, however many questions it leaves
-    /// open. One that was not answered counts for nothing here: settling finds out by itself.
-    pub(crate) fn heard_by_caller(&self, key: &OperationKey, report: &Report) {
-        if let Report::Recorded { evidence, .. } | Report::Unrecorded { evidence, .. } = report
-            && matches!(evidence, Evidence::Answered { .. })
-        {
-            self.breaker_of(&key.upstream).answered();
-        }
-    }
-
     pub(super) async fn note_settled(&self, before: &Operation, ended: bool) {
         if !ended {
             return;
