@@ -330,17 +330,16 @@ impl Row {
         let told = call.send();
 
         let what = self.what;
-        match self.told {
-            Some(status) => assert_eq!(told.status, status, "{what}: {}", told.text()),
-            None => {
-                let said = told.problem().unwrap_or_default();
-                let nobody_knows = ["outcome-uncertain", "needs-attention"];
-                assert!(
-                    nobody_knows.contains(&said.as_str()),
-                    "{what}: {}",
-                    told.text()
-                );
-            }
+        if let Some(status) = self.told {
+            assert_eq!(told.status, status, "{what}: {}", told.text());
+        } else {
+            let said = told.problem().unwrap_or_default();
+            let nobody_knows = ["outcome-uncertain", "needs-attention"];
+            assert!(
+                nobody_knows.contains(&said.as_str()),
+                "{what}: {}",
+                told.text()
+            );
         }
         scene.until_state(KEY, self.state);
         let sent: Vec<_> = scene.sent();

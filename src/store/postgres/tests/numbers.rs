@@ -32,7 +32,8 @@ async fn what_is_committed_after_a_later_number_is_found_all_the_same() {
 
     let register = a.register.clone();
     let slow = c::admit("slow", A);
-    let admitted = tokio::spawn(async move { register.admit(slow).await.unwrap() });
+    let mut admitted = tokio::task::JoinSet::new();
+    admitted.spawn(async move { register.admit(slow).await.unwrap() });
     let waits = format!("{HELD} AND NOT l.granted");
     waiting::until("the slow one has its number", || count(&waits) == 1);
     b.carry_out(&c::admit("quick", B), c::interrupted()).await;
@@ -46,7 +47,7 @@ async fn what_is_committed_after_a_later_number_is_found_all_the_same() {
         .replace(") h", " AND l.granted) h");
     database.query(&holds);
     holder.join().unwrap().unwrap_err();
-    let permit = admitted.await.unwrap().permit.unwrap();
+    let permit = admitted.join_next().await.unwrap().unwrap().permit.unwrap();
     let receipt = permit.finish(c::interrupted());
     a.register.record(&receipt, c::at(500)).await.unwrap();
     let order = "SELECT convert_from(id, 'UTF8') FROM fencepost.operations ORDER BY sequence";
