@@ -21,7 +21,8 @@ pub(super) const COUNTS: &str = "SELECT f.state, count(*) FROM (
 /// The same one by one.
 pub(super) fn oldest() -> String {
     format!(
-        "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1
+        "SELECT {OPERATION} FROM fencepost.operations o
+         WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1
          ORDER BY o.sequence LIMIT $2"
     )
 }
