@@ -90,10 +90,7 @@ impl BodyBudget {
         B: Body<Data = Bytes>,
         B::Error: std::fmt::Display,
     {
-        let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        if declared > limit {
-            return Err(BodyError::TooLarge { limit });
-        }
+        let declared = declared(&body, limit)?;
         let mut gathering = self.gathering(0);
         gathering.expect(declared)?;
         gathered(gathering, body, limit).await
@@ -105,10 +102,7 @@ impl BodyBudget {
         B: Body<Data = Bytes>,
         B::Error: std::fmt::Display,
     {
-        let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        if declared > limit {
-            return Err(BodyError::TooLarge { limit });
-        }
+        declared(&body, limit)?;
         gathered(self.gathering(0), body, limit).await
     }
 
@@ -124,6 +118,15 @@ impl BodyBudget {
             expected: 0,
         }
     }
+}
+
+/// How long it says that it is; what says that it is too long is not read.
+fn declared<B: Body>(body: &B, limit: usize) -> Result<usize, BodyError> {
+    let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if declared > limit {
+        return Err(BodyError::TooLarge { limit });
+    }
+    Ok(declared)
 }
 
 async fn gathered<B>(mut gathering: Gathering, body: B, limit: usize) -> Result<Bytes, BodyError>

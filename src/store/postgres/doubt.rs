@@ -133,7 +133,8 @@ impl Reader {
     async fn all_in_doubt(&self, after: u64, limit: usize) -> Result<Vec<OperationRow>, Trouble> {
         let statement = format!(
             "SELECT {OPERATION} FROM fencepost.operations o
-             WHERE o.unsettled AND o.tenant = $3 AND o.sequence > -1 AND o.sequence > $1 AND o.state <> 'NEEDS_ATTENTION'
+             WHERE o.unsettled AND o.tenant = $3 AND o.sequence > -1 AND o.sequence > $1
+                 AND o.state <> 'NEEDS_ATTENTION'
              ORDER BY o.sequence LIMIT $2"
         );
         let (after, most) = (i64::try_from(after).unwrap_or(i64::MAX), at_most(limit));

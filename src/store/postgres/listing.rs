@@ -156,7 +156,8 @@ impl Reader {
             SELECT 'COMPLETED', operations FROM rough WHERE operations > $1";
         const EPOCH: &str = "SELECT epoch FROM fencepost.register";
         let oldest = format!(
-            "SELECT {OPERATION} FROM fencepost.operations o WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1
+            "SELECT {OPERATION} FROM fencepost.operations o
+             WHERE o.unsettled AND o.sequence > -1 AND o.tenant = $1
              ORDER BY o.sequence LIMIT 1"
         );
         self.read(async {

@@ -14,13 +14,16 @@ mod whatever;
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::gate::until;
+use crate::support::call::Call;
+use crate::support::gate::{Gate, until};
 use crate::support::http::Head;
 use crate::support::proxy::Proxy;
+use crate::support::script::Script;
 use crate::support::setup::Setup;
 use crate::support::upstream::Upstream;
 
@@ -67,6 +70,23 @@ impl Scene {
         until(&format!("{id} is {wanted}"), || {
             self.operation(id)["state"] == wanted
         });
+    }
+
+    /// The proxy dies when the upstream has done what it is asked for and has not answered, and comes back when the
+    /// upstream no longer knows the key.
+    fn loses_past_the_key(&mut self, call: &Call, lifetime: Duration) {
+        let gate = Gate::closed();
+        self.upstream.next(Script::hold_answer(&gate));
+        let begun = Instant::now();
+        let lost = call.start();
+        gate.until_reached();
+        self.proxy.kill();
+        gate.open();
+        assert!(lost.try_answer().is_err());
+        self.upstream.until_quiet();
+        self.upstream.forget_keys();
+        until("the key is past its time", || begun.elapsed() > lifetime);
+        self.proxy.start_again();
     }
 
     /// The heads of everything that was no question.

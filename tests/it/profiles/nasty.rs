@@ -2,11 +2,9 @@
 //! forgotten keys, answers of today in place of the first, answers that come too late.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use super::*;
-use crate::support::gate::Gate;
-use crate::support::script::{Script, json_answer};
+use crate::support::script::json_answer;
 use crate::support::upstream::Keys;
 
 /// Scenario 3; B07, A15. Stripe stores a 500 of a payment that it made: every repeat gets it, and a new key would pay twice.
@@ -112,21 +110,9 @@ fn a_forgotten_key_is_never_sent_again_and_the_order_is_looked_at() {
         assert_eq!(head.word(1), "/v2/checkout/orders/O-1");
         json_answer(200, captured)
     });
-    let gate = Gate::closed();
-    scene.upstream.next(Script::hold_answer(&gate));
-    let begun = Instant::now();
     let capture = scene.proxy.post("/v2/checkout/orders/O-1/capture");
     let capture = capture.field("PayPal-Request-Id", KEY).json("{}");
-    let lost = capture.start();
-    gate.until_reached();
-    scene.proxy.kill();
-    gate.open();
-    assert!(lost.try_answer().is_err());
-    scene.upstream.until_quiet();
-    scene.upstream.forget_keys();
-    until("the key is past its time", || begun.elapsed() > lifetime);
-
-    scene.proxy.start_again();
+    scene.loses_past_the_key(&capture, lifetime);
 
     scene.until_state(KEY, "COMPLETED");
     let again = capture.send();

@@ -6,15 +6,12 @@
 //! What lives elsewhere: Stripe's and PayPal's (`nasty`).
 
 use std::thread;
-use std::time::{Duration, Instant};
 
 use super::requests::{
     ADYEN, BREVO, EC2, GENERIC, GITHUB, GOCARDLESS, IETF, RESEND, Request, SENDGRID, SHOPIFY,
     STRIPE_V2,
 };
 use super::*;
-use crate::support::gate::Gate;
-use crate::support::script::Script;
 use crate::support::upstream::Keys;
 
 /// What one request meets.
@@ -395,20 +392,8 @@ fn a_mail_whose_key_is_forgotten_is_not_sent_again() {
     let route = "key: { lifetime: 2s }\n";
     let upstream = BREVO.upstream(Keys::Honoured);
     let mut scene = Scene::new("brevo", upstream, route);
-    let gate = Gate::closed();
-    scene.upstream.next(Script::hold_answer(&gate));
-    let begun = Instant::now();
     let mail = BREVO.call(scene.proxy.address(), KEY, "1");
-    let lost = mail.start();
-    gate.until_reached();
-    scene.proxy.kill();
-    gate.open();
-    assert!(lost.try_answer().is_err());
-    scene.upstream.until_quiet();
-    scene.upstream.forget_keys();
-    until("the key is past its time", || begun.elapsed() > lifetime);
-
-    scene.proxy.start_again();
+    scene.loses_past_the_key(&mail, lifetime);
 
     scene.until_state(KEY, "NEEDS_ATTENTION");
     assert_eq!(mail.send().verdict(), (409, "needs-attention".to_owned()));
