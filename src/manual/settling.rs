@@ -157,7 +157,8 @@
 //! Every five seconds a pass looks for what nobody works on, for each upstream apart: 64 operations of an upstream are
 //! worked on at a time, and of those that a pass finds at most eight of one resource, so that none takes the room of
 //! the others. A caller that repeats an uncertain operation has its step taken now. After five exchanges in a row
-//! that failed an upstream is left alone for a second, then two, up to a minute, and one operation tries for all.
+//! that failed an upstream is left alone for a second, then two, up to a minute, and one operation tries for all;
+//! until it answers again, be it to a caller.
 //! Waiting for an upstream that is away uses no step up, but time runs: a key's lifetime, a window. `fencepost doctor`
 //! and `GET /v1/status` tell of each upstream how its last pass went and for how long it is left alone.
 //!

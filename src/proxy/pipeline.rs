@@ -249,6 +249,9 @@ impl Effect {
         report: Option<Report>,
         ticket: &mut Ticket,
     ) -> After {
+        if let Some(report) = &report {
+            self.reconciler.heard_by_caller(key, report);
+        }
         let meaning = &self.identified.meaning;
         let (attempt, state, admitted, evidence) = match report {
             // Late proof completed it as an earlier form, and that is what the record holds.

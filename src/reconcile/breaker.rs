@@ -1,8 +1,8 @@
 //! A dead upstream is not hammered: how long settling leaves one alone.
 //!
 //! What always holds: after some failures in a row nobody tries but one at a time, after pauses that double up
-//! to a bound; the first success lets everybody in again. Only exchanges that failed count, never what an
-//! answer says: an upstream that refuses is not away.
+//! to a bound; the first success, of a caller's own request too, lets everybody in again. Only exchanges that
+//! failed count, never what an answer says: an upstream that refuses is not away.
 //!
 //! What it does not do: hold up callers' own requests, or count against a step: waiting uses nothing up.
 

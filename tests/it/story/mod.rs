@@ -32,6 +32,7 @@ mod placed;
 mod register;
 mod rolling_out;
 mod settling;
+mod stuck;
 mod together;
 mod tokens;
 mod twins;
