@@ -10,8 +10,8 @@
 use super::broken::{Rule, broken};
 use super::command::Turn;
 use super::ids::{
-    AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceName,
-    Round, Sequence,
+    AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationKey,
+    ResourceName, Round, Sequence,
 };
 use super::meaning::Members;
 use super::outcome::{Answer, AnswerClass, Interruption, Phase, Provenance, Unsent, Verdict};
@@ -299,6 +299,12 @@ impl Operation {
             admitted: self.admitted,
             form: self.fingerprint,
         }
+    }
+
+    /// Whose it is: of who made its last attempt, or undoes it.
+    pub fn carrier(&self) -> Option<InstanceId> {
+        let last = self.everything_sent().last();
+        last.map(|last| last.id.instance)
     }
 
     /// Is this one of its attempts, or its undo?

@@ -11,7 +11,7 @@ mod keyless;
 mod random;
 mod reading;
 mod scenarios;
-mod settling;
+pub(crate) mod settling;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

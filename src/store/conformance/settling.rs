@@ -6,11 +6,12 @@ use std::sync::Arc;
 use super::Subject;
 use super::commands::{self as c, admit, again, at, interrupted};
 use super::scenarios::{granted, record, rule};
-use crate::protocol::command::{Admit, Ruling};
+use crate::protocol::command::{Admit, Park, Ruling};
 use crate::protocol::finding::{Finder, Finding, Found, NotKnown, Uncounted, Worth};
 use crate::protocol::ids::{InstanceId, OperationKey, StepName};
 use crate::protocol::operation::{Effect, Parked, State};
 use crate::protocol::outcome::{Provenance, Unsent, Verdict};
+use crate::protocol::start::Start;
 use crate::protocol::steps::{
     Backoff, LookUpPolicy, ResendPolicy, SettleStep, StepIndex, Steps, VoidPolicy,
 };

@@ -18,6 +18,7 @@ use super::trouble::Trouble;
 use crate::protocol::command::{Changes, Command, Reply, RequestChange};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
+use crate::protocol::operation::Operation;
 use crate::protocol::view::{Record, View};
 use crate::store::load::is_applied;
 use crate::store::seal::{Content, SealError, Sealer};
@@ -351,9 +352,9 @@ impl Columns {
         self.numbers.push(place.map(|it| it.number.0.cast_signed()));
         self.tokens
             .push(place.and_then(|it| it.token).map(|token| token.to_string()));
-        let owner = operation.and_then(|it| it.attempts.last());
+        let owner = operation.and_then(Operation::carrier);
         self.owners
-            .push(owner.map(|attempt| attempt.id.instance.0.to_be_bytes().to_vec()));
+            .push(owner.map(|instance| instance.0.to_be_bytes().to_vec()));
         self.first_seen
             .push(operation.map(|it| it.first_seen.wall_ms.cast_signed()));
         self.records.push(operation.map(codec::encode_operation));

@@ -100,7 +100,7 @@ impl Reader {
             .iter()
             .map(|row| &row.operation)
             .filter_map(|operation| {
-                let carrier = carrier(operation).filter(|it| !company.is_own(*it))?;
+                let carrier = operation.carrier().filter(|it| !company.is_own(*it))?;
                 operation
                     .state
                     .is_in_doubt()
@@ -177,7 +177,7 @@ impl Shared {
     /// asked then.
     pub(super) fn may_settle(&self, operation: &Operation) -> bool {
         let lookout = self.lookout();
-        match carrier(operation) {
+        match operation.carrier() {
             Some(carrier) => lookout.is_left_to_all(carrier) || lookout.is_forsaken(operation),
             None => true,
         }
@@ -201,7 +201,7 @@ impl Lookout<'_> {
     }
 
     fn is_due(&self, operation: &Operation) -> bool {
-        let Some(carrier) = carrier(operation) else {
+        let Some(carrier) = operation.carrier() else {
             return true;
         };
         if self.company.is_own(carrier) {
@@ -226,12 +226,4 @@ impl Lookout<'_> {
         let unchanged = self.now.age_at_most(&operation.changed);
         unchanged.is_some_and(|unchanged| unchanged > FORSAKEN)
     }
-}
-
-/// Whose it is: of who made its last attempt, or undoes it.
-pub(super) fn carrier(operation: &Operation) -> Option<InstanceId> {
-    operation
-        .everything_sent()
-        .last()
-        .map(|last| last.id.instance)
 }

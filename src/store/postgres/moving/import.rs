@@ -313,9 +313,9 @@ impl Operations {
         let keyless = operation.origin == IdentityOrigin::Fresh;
         self.keyless
             .push(keyless.then(|| identity::shared_with_equals(&operation).digest.to_vec()));
-        let owner = operation.attempts.last();
+        let owner = operation.carrier();
         self.owners
-            .push(owner.map(|attempt| attempt.id.instance.0.to_be_bytes().to_vec()));
+            .push(owner.map(|instance| instance.0.to_be_bytes().to_vec()));
         self.first_seen
             .push(operation.first_seen.wall_ms.cast_signed());
         self.records.push(record);

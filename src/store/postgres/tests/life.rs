@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::protocol::operation::Effect;
-use crate::store::{Backend, OperationQuery, StoreError};
+use crate::store::conformance::settling;
+use crate::store::{Backend, OperationQuery, StoreError, Voiding};
 
 fn beats(database: &Database, of: InstanceId) -> i64 {
     let id = format!("{:032x}", of.0);
@@ -184,6 +185,32 @@ async fn the_long_dead_are_forgotten_unless_something_of_theirs_is_unsettled() {
     clock.pass(Millis(HOUR + 1));
     late.beat().await;
     assert_eq!(there(), "2");
+    late.beat().await;
+    assert!(
+        late.takes_for_dead(B) && !late.takes_for_dead(A),
+        "forgotten"
+    );
+}
+
+/// Whoever undoes it is who carries it then: an undo of one that nobody knew any more would be taken for the undo of
+/// somebody who may still come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_died_undoing_keeps_his_grave_until_it_is_settled() {
+    let database = database();
+    let a = join(&database, A, LONG).await;
+    let lost = settling::settled_so("a", A);
+    a.carry_out(&lost, c::interrupted()).await;
+    let b = join(&database, B, LONG).await;
+    let begin = settling::begin_void(&lost.key, B, c::at(2_000));
+    let begun = b.register.begin_void(begin).await.unwrap();
+    assert!(matches!(begun, Voiding::Granted(_)));
+    a.register.read().close().await.unwrap();
+    b.register.read().close().await.unwrap();
+    let clock = machine(1);
+    let late = join_with(&database, C, LONG, clock.clock()).await;
+    late.beat().await;
+    clock.pass(Millis(HOUR + 1));
+    late.beat().await;
     late.beat().await;
     assert!(
         late.takes_for_dead(B) && !late.takes_for_dead(A),
