@@ -94,7 +94,7 @@ rules! {
     LifetimeSurvivesUnsent: "an attempt that sent nothing does not renew the lifetime of others",
     PlanClosesFirst: "a settle step closes a listening attempt before it acts",
     PlanParks: "an operation that no step can help is given to a person",
-    ParkWaitsForTheLiving: "nothing is given to a person while an attempt acts or listens",
+    ParkIsPlanned: "nothing is given to a person while an attempt acts or listens, or a step can help",
     VerdictWaitsForAttempt: "a person's verdict waits for an attempt that acts",
     VerdictLeavesCompleted: "a person's verdict never changes a completed operation",
     FindingLeavesCompleted: "a finding never changes a completed operation",

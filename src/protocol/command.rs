@@ -156,13 +156,13 @@ pub struct Attended {
     pub reason: String,
 }
 
-/// The reconciler has no step left.
+/// The reconciler has no step left. Why, is planned once more by what the register knows then.
 #[derive(Clone, Debug)]
 pub struct Park {
     /// Which operation.
     pub key: OperationKey,
-    /// Why.
-    pub why: Parked,
+    /// Can the stored request be sent again? One that cannot is as good as none.
+    pub fit: bool,
     /// When.
     pub at: Moment,
 }

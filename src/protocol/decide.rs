@@ -18,7 +18,7 @@ use super::operation::{
     Attempt, AttemptEnd, Completion, Effect, KeyUse, Operation, Parked, State, WhyNot,
 };
 use super::outcome::{AnswerClass, Evidence, Provenance, Verdict};
-use super::plan::{self, Licence};
+use super::plan::{self, Licence, Step};
 use super::start;
 use super::steer;
 use super::take_up;
@@ -248,26 +248,39 @@ pub(super) fn close_dead_attempts(operation: &mut Operation, view: &View, now: &
     }
 }
 
-/// No step can help any more.
+/// No step can help any more, as it stands now: a reconciler's plan may be older than what a person, or another
+/// sidecar, did since.
 fn park(view: &View, park: &Park) -> Decision {
     let Some(before) = operation_of(view) else {
         return unchanged(Reply::Parked(None));
     };
-    let parkable = match before.state {
-        State::Intended | State::Uncertain => {
-            !before.has_live_attempt(&view.living, &park.at) || broken(Rule::ParkWaitsForTheLiving)
+    let mut planned = before.clone();
+    planned.request_kept &= park.fit;
+    let fence = view.fence.as_ref();
+    let planned = plan::plan(&planned, fence, &view.lease, &view.living, &park.at);
+    let planned = match planned {
+        Step::Park(why) => Some(why),
+        Step::Nothing
+        | Step::Await
+        | Step::CloseThenPlan { .. }
+        | Step::Resend { .. }
+        | Step::Start { .. }
+        | Step::Ask { .. }
+        | Step::Void { .. }
+        | Step::Listen { .. } => {
+            let anyway = broken(Rule::ParkIsPlanned) && before.state.is_in_doubt();
+            anyway.then_some(Parked::NoStep)
         }
-        State::NeedsAttention(_) | State::NotApplied(_) | State::Completed(_) => false,
     };
-    if !parkable {
+    let Some(why) = planned else {
         return unchanged(Reply::Parked(Some(before.state.clone())));
-    }
+    };
     let mut operation = before.clone();
     close_dead_attempts(&mut operation, view, &park.at);
-    operation.state = State::NeedsAttention(park.why);
+    operation.state = State::NeedsAttention(why);
     operation.settling.taken_up = None;
     operation.changed = park.at;
-    let text = format!("needs a person: {}", park.why.reason());
+    let text = format!("needs a person: {}", why.reason());
     let event = line(&operation, park.at, None, text);
     let reply = Reply::Parked(Some(operation.state.clone()));
     let changes = Changes {

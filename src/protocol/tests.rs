@@ -310,10 +310,25 @@ impl World {
         }
     }
 
+    /// It is given to a person, as if none of its steps had time left.
+    fn give_up(&mut self, key: &OperationKey) -> Option<State> {
+        let steps = |world: &mut Self, steps| {
+            let known = world.operations.get_mut(key);
+            known.map(|it| std::mem::replace(&mut it.settle.steps, steps))
+        };
+        let before = steps(self, Steps::none());
+        let state = self.park(key);
+        if let Some(before) = before {
+            steps(self, before);
+        }
+        state
+    }
+
+    /// Its request cannot be sent: it is given to a person where no other step can help.
     fn park(&mut self, key: &OperationKey) -> Option<State> {
         let park = Park {
             key: key.clone(),
-            why: Parked::NoStep,
+            fit: false,
             at: self.now(),
         };
         match self.apply(&Command::Park(park)) {

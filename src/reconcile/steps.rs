@@ -15,7 +15,7 @@ use crate::protocol::command::{Note, Park, Turn};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::lease::LeaseFacts;
-use crate::protocol::operation::{AttemptEnd, Operation, Parked, State};
+use crate::protocol::operation::{AttemptEnd, Operation, State};
 use crate::protocol::plan::{self, Step};
 use crate::protocol::policy::LISTEN;
 use crate::protocol::start::Start;
@@ -121,8 +121,8 @@ impl Reconciler {
             Step::Nothing | Step::Await => return Ok(After::Done),
             // A callback wakes us; and if none comes, the end of its time does.
             Step::Listen { left } => return Ok(After::Later(left)),
-            Step::Park(why) => {
-                self.park(operation, why).await?;
+            Step::Park(_) => {
+                self.park(operation).await?;
                 return Ok(After::Done);
             }
             Step::Start { step } => return self.start_step(operation, step).await,
@@ -355,15 +355,15 @@ impl Reconciler {
         }
     }
 
-    pub(super) async fn park(&self, operation: &Operation, why: Parked) -> Result<(), StoreError> {
+    pub(super) async fn park(&self, operation: &Operation) -> Result<(), StoreError> {
         let key = operation.key.clone();
         let park = Park {
             key: key.clone(),
-            why,
+            fit: operation.request_kept,
             at: self.dispatcher.clock.now(),
         };
         let state = self.dispatcher.register.park(park).await?;
-        if let Some(state @ State::NeedsAttention(_)) = state {
+        if let Some(state @ State::NeedsAttention(why)) = state {
             tracing::warn!(
                 operation = %key.id,
                 upstream = %key.upstream,

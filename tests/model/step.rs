@@ -6,7 +6,6 @@
 
 use std::fmt::Write as _;
 
-use fencepost::protocol::operation::Parked;
 use fencepost::protocol::policy::AnswerTable;
 
 use super::never::{self, Judged, Violation};
@@ -484,7 +483,7 @@ impl Step<'_> {
             } => self.settle(proxy, record, lost),
             Action::StaleResend { proxy, record } => self.resend(proxy, record, false),
             Action::StaleUndo { proxy, record } => self.undo_by_old_plan(proxy, record),
-            Action::StalePark { proxy, record } => self.park(proxy, record, Parked::NoStep),
+            Action::StalePark { proxy, record } => self.park(proxy, record),
             Action::Say { record, verdict } => self.speak(record, verdict),
             Action::TakeUp { proxy, record } => self.take_up(proxy, record),
             Action::SendFor {

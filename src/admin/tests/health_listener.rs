@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::{StatusView, alice, get, house, refused};
 use crate::protocol::command::{Command, Park};
-use crate::protocol::operation::Parked;
 use crate::store::StoreError;
 
 #[tokio::test]
@@ -62,8 +61,8 @@ async fn what_presses_shows_in_readiness_in_metrics_and_in_status() {
     let house = house(alice()).await;
     let key = house.left_behind("pay-1");
     let park = Park {
+        fit: false,
         key,
-        why: Parked::NoStep,
         at: house.clock.now(),
     };
     house.stand_in.command(&Command::Park(park));

@@ -318,7 +318,7 @@ fn proof_that_it_was_applied_settles_whatever_is_not_completed() {
         }),
         ("NEEDS_ATTENTION", |world| {
             let grant = lost_in(world, &subject());
-            world.park(&grant.key);
+            world.give_up(&grant.key);
         }),
         ("NOT_APPLIED", |world| {
             let grant = lost_in(world, &subject());

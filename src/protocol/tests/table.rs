@@ -128,12 +128,12 @@ const STATES: &[Prepare] = &[
     }),
     ("NEEDS_ATTENTION", |world| {
         let grant = uncertain(world);
-        world.park(&grant.key);
+        world.give_up(&grant.key);
         Some(grant)
     }),
     ("UNCERTAIN, asked after again", |world| {
         let grant = uncertain(world);
-        world.park(&grant.key);
+        world.give_up(&grant.key);
         world.take_up(&grant.key);
         Some(grant)
     }),

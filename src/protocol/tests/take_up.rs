@@ -126,7 +126,7 @@ fn it_is_only_asked_after_until_a_person_has_it_sent() {
     let mut world = World::new();
     lost_in(&mut world, &ask);
     world.now_ms += 2 * LAG;
-    world.park(&key("k"));
+    world.give_up(&key("k"));
     world.take_up(&key("k"));
     let asks = Step::Ask {
         step: StepIndex(2),

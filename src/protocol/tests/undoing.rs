@@ -248,7 +248,7 @@ fn an_undo_settles_what_was_given_to_a_person() {
     let (mut world, _) = quiet();
     let void = world.void();
     world.now_ms += 60_000;
-    world.park(&key("k"));
+    world.give_up(&key("k"));
     assert_eq!(world.state(&key("k")), "NEEDS_ATTENTION");
     world.voided(&void, undone());
     assert_eq!(world.state(&key("k")), "COMPLETED");

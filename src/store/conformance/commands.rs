@@ -11,7 +11,7 @@ use crate::protocol::ids::{
     Principal, ResourceKey, ResourceName, Sequence, Tenant, TokenSource, UpstreamId,
 };
 use crate::protocol::meaning::{Meaning, Members};
-use crate::protocol::operation::{IdentityOrigin, Parked};
+use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::outcome::{
     Answer, AnswerClass, Evidence, Interruption, Phase, StoredRequest, Unsent,
 };
@@ -98,7 +98,7 @@ pub(crate) fn resend(key: &OperationKey, instance: InstanceId) -> Resend {
 pub(crate) fn park(key: &OperationKey) -> Park {
     Park {
         key: key.clone(),
-        why: Parked::NoStep,
+        fit: false,
         at: at(2_000),
     }
 }

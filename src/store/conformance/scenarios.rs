@@ -210,7 +210,7 @@ pub(super) async fn an_operation_is_parked_and_resolved(subject: Subject) {
     assert_eq!(in_flight, Some(State::Intended));
     record(&subject, permit, interrupted()).await;
     let parked = register.park(c::park(&first.key)).await.unwrap();
-    assert_eq!(parked, Some(State::NeedsAttention(Parked::NoStep)));
+    assert_eq!(parked, Some(State::NeedsAttention(Parked::RequestNotKept)));
     assert_eq!(register.park(c::park(&key("none"))).await.unwrap(), None);
     assert!(matches!(
         refusal(&subject, again(&first)).await,

@@ -55,7 +55,7 @@ pub(super) fn steps() -> Steps {
 }
 
 /// A request that is settled by them.
-fn settled_so(id: &str, instance: InstanceId) -> Admit {
+pub(crate) fn settled_so(id: &str, instance: InstanceId) -> Admit {
     let mut admit = admit(id, instance);
     Arc::make_mut(&mut admit.policy).settle.steps = steps();
     admit
@@ -74,7 +74,7 @@ pub(super) fn found(key: &OperationKey, found: Found, admitted: u32, asked_at: M
     }
 }
 
-pub(super) fn begin_void(key: &OperationKey, instance: InstanceId, at: Moment) -> BeginVoid {
+pub(crate) fn begin_void(key: &OperationKey, instance: InstanceId, at: Moment) -> BeginVoid {
     BeginVoid {
         key: key.clone(),
         step: UNDO,
@@ -218,14 +218,26 @@ pub(super) fn take_up(key: &OperationKey, at: Moment) -> TakeUp {
 pub(super) async fn what_was_given_up_is_asked_after_again(mut subject: Subject) {
     let key = lost(&subject).await;
     let not_found = |ms| found(&key, Found::NotApplied, 1, at(ms));
+    let start = |ms| Start {
+        key: key.clone(),
+        step: StepIndex(0),
+        at: at(ms),
+    };
+    subject.register().start(start(1_000)).await.unwrap();
     let sample = Worth::Sample { so_far: 1, of: 2 };
     assert_eq!(worth(&subject, not_found(1_500)).await, sample);
-    let mut park = c::park(&key);
-    park.at = at(2_000);
-    subject.register().park(park).await.unwrap();
+    // Not while its question has time.
+    let park = |ms| Park {
+        at: at(ms),
+        ..c::park(&key)
+    };
+    let early = subject.register().park(park(600_000)).await.unwrap();
+    assert_eq!(early, Some(State::Uncertain));
+    let parked = subject.register().park(park(602_000)).await.unwrap();
+    assert!(matches!(parked, Some(State::NeedsAttention(_))));
     // Written twice it happens once, and it outlives the process.
     for _ in 0..2 {
-        let taken = subject.register().take_up(take_up(&key, at(3_000))).await;
+        let taken = subject.register().take_up(take_up(&key, at(603_000))).await;
         assert_eq!(taken.unwrap(), TakenUp::Begun(State::Uncertain));
     }
     subject.restart().await;
@@ -239,17 +251,17 @@ pub(super) async fn what_was_given_up_is_asked_after_again(mut subject: Subject)
     assert_eq!(in_doubt.len(), 1);
     // Nothing is sent by itself, and the samples of before are gone.
     let mut resend = c::resend(&key, subject.read().instance());
-    resend.at = at(3_100);
+    resend.at = at(603_100);
     let resent = subject.register().resend(resend).await.unwrap();
     assert!(matches!(resent, Resent::Forbidden(Parked::NotToldInTime)));
-    assert_eq!(worth(&subject, not_found(3_200)).await, sample);
-    assert_eq!(worth(&subject, not_found(3_300)).await, Worth::Settled);
-    let taken = subject.register().take_up(take_up(&key, at(3_400))).await;
+    assert_eq!(worth(&subject, not_found(603_200)).await, sample);
+    assert_eq!(worth(&subject, not_found(603_300)).await, Worth::Settled);
+    let taken = subject.register().take_up(take_up(&key, at(603_400))).await;
     assert!(matches!(
         taken.unwrap(),
         TakenUp::Settled(Some(State::NotApplied(_)))
     ));
-    let unknown = take_up(&c::key("unknown"), at(3_500));
+    let unknown = take_up(&c::key("unknown"), at(603_500));
     let taken = subject.register().take_up(unknown).await.unwrap();
     assert_eq!(taken, TakenUp::Settled(None));
 }

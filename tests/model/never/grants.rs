@@ -8,7 +8,7 @@ use super::super::register::{attempt_id, form_of};
 use super::super::scenario::{Call, Scenario, TICK_MS};
 use super::super::world::{Name, Packet, Proof, Task, Try, Undo, World};
 use super::answers::repeats;
-use super::{Judged, Position, Violation, is_acting, is_listening, never};
+use super::{Judged, Position, Violation, deduplicates, is_acting, is_listening, never};
 
 /// An admission was granted to `call`; its attempt is the last of `after`.
 pub fn admitted(scenario: &Scenario, before: &World, after: &World, call: &Call) -> Judged {
@@ -307,12 +307,8 @@ pub fn resent(scenario: &Scenario, before: &World, after: &World, attended: bool
     if !attended {
         unattended(before, operation, attempt)?;
     }
-    alone(
-        scenario,
-        before,
-        attempt,
-        operation.settle.capability.idempotent,
-    )?;
+    // By its key, or by a condition that no longer holds once it was met.
+    alone(scenario, before, attempt, deduplicates(scenario, name))?;
     keeps_order(before, attempt)?;
     leaves_in_time(scenario, before, attempt)?;
     is_owner(scenario, before, Some(operation.require), attempt)

@@ -45,12 +45,15 @@ fn taken_up() -> Scenario {
 fn only_asked() -> Scenario {
     let mut settle = idempotent();
     let resend = settle.steps.send_again().map(SettleStep::SendAgain);
-    let look = SettleStep::LookUp(question(2, 1));
+    let mut look = question(2, 1);
+    look.within = Millis(2 * TICK_MS);
+    let look = SettleStep::LookUp(look);
     settle.steps = Steps::new([look].into_iter().chain(resend).collect()).unwrap();
-    let calls = vec![Call::new("Alice", 'a', 1).settle(settle)];
-    let about =
-        "what was given up while it could be sent is asked after, and sent only for a person";
-    Scenario::new("taken up, not sent", about, calls)
+    let call = Call::new("Alice", 'a', 1)
+        .settle(settle)
+        .fence(|fence| fence.require = Ownership::Current);
+    let about = "what who has no lease gave up is asked after again, and sent only for a person";
+    Scenario::new("taken up, not sent", about, vec![call])
         .horizon(3)
         .budget(Budget {
             losses: 1,
@@ -59,7 +62,11 @@ fn only_asked() -> Scenario {
             sends: 1,
             ..Budget::default()
         })
-        .with(|scenario| scenario.stale_plans = true)
+        .with(|scenario| {
+            scenario.proxies = 2;
+            scenario.leases = vec![(0, TICK_MS * 7 / 2)];
+            scenario.stale_plans = true;
+        })
 }
 
 fn not_undone() -> Scenario {

@@ -29,6 +29,7 @@ pub(super) fn all() -> Vec<Scenario> {
         conditions(),
         condition_of_a_repeat(),
         condition_again(),
+        condition_after_a_crash(),
         no_condition_again(),
         lifetime(),
         lost_replies(),
@@ -214,9 +215,25 @@ fn condition_again() -> Scenario {
             .with(|call| call.condition = Some(0))
             .fence(|fence| fence.if_older_unsettled = IfOlderUnsettled::Send(Millis(TICK_MS)))
     };
-    let calls = vec![call("Alice", 'a', 1).grants(2), call("Bob", 'b', 2).at(1)];
+    let calls = vec![call("Alice", 'a', 1), call("Bob", 'b', 2).at(1)];
     let about = "answers of a conditional upstream are lost, and the requests sent again";
     Scenario::new("condition again", about, calls)
+        .horizon(2)
+        .budget(Budget {
+            losses: 1,
+            ..Budget::default()
+        })
+        .one_resend()
+}
+
+/// The one who would send it again dies, or is a repeat of it.
+fn condition_after_a_crash() -> Scenario {
+    let call = Call::new("Alice", 'a', 1)
+        .settle(conditional_again())
+        .with(|call| call.condition = Some(0))
+        .grants(2);
+    let about = "a conditional upstream, a repeat of the request, and a proxy that dies";
+    Scenario::new("condition after a crash", about, vec![call])
         .horizon(3)
         .budget(Budget {
             crashes: 1,

@@ -4,7 +4,7 @@ use fencepost::protocol::command::{
     Attended, Command, Park, Reply, Resend, ResendReply, Resolution, Resolve, Resolved, Steer,
     Steered, Steering,
 };
-use fencepost::protocol::operation::{Parked, State};
+use fencepost::protocol::operation::State;
 use fencepost::protocol::plan::{self, Step as Planned};
 use fencepost::protocol::start::Start;
 use fencepost::protocol::steps::StepIndex;
@@ -169,7 +169,7 @@ impl Step<'_> {
                     "the plan asks for a resend of {name} that is refused"
                 )))
             }
-            Planned::Park(why) if !lost => self.park(proxy, record, why),
+            Planned::Park(_) if !lost => self.park(proxy, record),
             Planned::CloseThenPlan { .. } | Planned::Park(_) => Ok(false),
         }
     }
@@ -273,12 +273,12 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn park(&mut self, proxy: u8, record: u8, why: Parked) -> Happened {
+    pub(super) fn park(&mut self, proxy: u8, record: u8) -> Happened {
         let steps = self.steps;
         let name = self.before.records[usize::from(record)].name;
         let park = Park {
             key: steps.names.key(name),
-            why,
+            fit: true,
             at: moment(steps.scenario, proxy, self.before.now),
         };
         let command = Command::Park(park);
@@ -289,15 +289,12 @@ impl Step<'_> {
             proxy,
             &command,
         );
-        let given = self
-            .world
-            .record(name)
-            .is_some_and(|record| matches!(record.operation.state, State::NeedsAttention(_)));
-        if !given {
-            return Ok(false);
-        }
+        let given = match self.world.record(name).map(|it| &it.operation.state) {
+            Some(State::NeedsAttention(why)) if self.world != *self.before => *why,
+            _ => return Ok(false),
+        };
         self.world.seen.taken_up.retain(|it| *it != name);
-        self.say(|| format!("{name} is given to a person: {}", why.reason()));
+        self.say(|| format!("{name} is given to a person: {}", given.reason()));
         let judged = never::parked(self.scenario(), self.before, name);
         self.judge(judged)
     }
