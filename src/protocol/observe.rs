@@ -180,9 +180,9 @@ impl Operation {
             return Effect::Nothing;
         }
         let same_key = self.settle.capability.idempotent && round == self.key_use.round;
-        let harmless = same_key || self.settle.capability.conditional;
         self.note_end(index, evidence, false);
-        if harmless {
+        // A condition that was met twice was met by two effects: it no longer held, and held again.
+        if same_key {
             Effect::Nothing
         } else {
             Effect::Contradiction
@@ -280,12 +280,6 @@ impl Operation {
     /// The attempt's own answer is older than the undo: what was applied then need not be in force now. The
     /// undo's end says how it is, or a look-up after its lag.
     fn applied_and_perhaps_undone(&mut self, index: usize, status: u16, now: Moment) -> Effect {
-        match self.state {
-            // A person knew of the undo, and said that it was not applied.
-            State::NotApplied(_) => return Effect::Contradiction,
-            State::Intended | State::Uncertain | State::NeedsAttention(_) | State::Completed(_) => {
-            }
-        }
         let Some(attempt) = self.attempts.get_mut(index) else {
             return Effect::Nothing;
         };
@@ -294,6 +288,10 @@ impl Operation {
             return Effect::Nothing;
         }
         attempt.end = end;
+        // A person knew of the undo, and said that it was not applied.
+        if matches!(self.state, State::NotApplied(_)) {
+            return Effect::Contradiction;
+        }
         self.become_uncertain(now);
         Effect::Changed
     }

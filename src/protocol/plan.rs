@@ -64,6 +64,10 @@ pub enum Step {
 /// The largest part of a key's lifetime that a resend may use, in hundredths.
 pub const LIFETIME_PERCENT: u64 = 80;
 
+/// For so long after it was first asked for is a condition sent again unattended. No key's lifetime bounds it, and
+/// the longer ago it was, the likelier it holds once more although it was met: what was made then may be gone since.
+pub const CONDITION_FOR: Millis = Millis(60 * 60 * 1_000);
+
 /// Plans the next step: the first one, in order, that can still succeed in its window. One that cannot is
 /// passed over.
 pub fn plan(
@@ -151,9 +155,9 @@ fn first_able(
                 step: index,
                 after: until_undone(operation, policy, now),
             }),
-            SettleStep::Callback(callback) => match listened_since(operation, index) {
+            SettleStep::Callback(callback) => match asked_since(operation, index, now) {
                 None => Ok(Step::Start { step: index }),
-                Some(since) => within(&since, callback.within, now)
+                Some(age) => left_of(callback.within, age)
                     .map(|left| Step::Listen { left })
                     .ok_or(Parked::NotCalledBack),
             },
@@ -171,8 +175,8 @@ fn within(began: &Moment, window: Millis, now: &Moment) -> Option<Millis> {
     left_of(window, now.age_at_most(began)?)
 }
 
-/// For how long a question has had its turn. It may be asked too late without harm, and so the own clock counts,
-/// from the own first sight. `None`: that sight is to be noted first.
+/// For how long a question or a callback has had its turn. It may end too late without harm, and so the own clock
+/// counts, from the own first sight: another machine's may be an hour ahead. `None`: that sight is to be noted first.
 fn asked_since(operation: &Operation, step: StepIndex, now: &Moment) -> Option<Millis> {
     if broken(Rule::TimeRunsFromTheTurn) {
         let own = now.elapsed_within_boot(&newest_attempt(operation));
@@ -186,13 +190,20 @@ fn asked_since(operation: &Operation, step: StepIndex, now: &Moment) -> Option<M
     lasted
 }
 
-/// Since when a callback is waited for, as anybody saw it first.
-fn listened_since(operation: &Operation, step: StepIndex) -> Option<Moment> {
-    if broken(Rule::TimeRunsFromTheTurn) {
-        return Some(newest_attempt(operation));
-    }
-    let progress = operation.settling.of(step);
-    progress.and_then(|known| known.turn.sights().first().copied())
+/// Has a step that is asked, or waited for, before that one still time?
+pub(super) fn has_time_before(operation: &Operation, step: StepIndex, now: &Moment) -> bool {
+    let mut earlier = operation.settle.steps.iter();
+    earlier.any(|(index, it)| {
+        let window = match it {
+            SettleStep::LookUp(question) | SettleStep::Compare(question) => question.within,
+            SettleStep::Callback(callback) if !is_only_asked(operation) => callback.within,
+            SettleStep::Callback(_) | SettleStep::SendAgain(_) | SettleStep::Void(_) => {
+                return false;
+            }
+        };
+        let left = |age| left_of(window, age).is_some();
+        index.0 < step.0 && asked_since(operation, index, now).is_none_or(left)
+    })
 }
 
 /// Has a person taken it up, to be asked after and not sent?
@@ -330,7 +341,10 @@ pub fn room_for(
     may_go_out_of_turn(operation, fence, licence)?;
     let mut room = match guard {
         Guard::Key(key) => room_in_lifetime(operation, key.lifetime, now)?,
-        Guard::Condition => Millis(u64::MAX),
+        Guard::Condition if attended => Millis(u64::MAX),
+        Guard::Condition => {
+            within(&operation.first_seen, CONDITION_FOR, now).ok_or(Parked::NotToldInTime)?
+        }
     };
     if operation.require == Ownership::Current && !broken(Rule::ResendNeedsLiveLease) {
         let live = lease.live.as_ref().ok_or(Parked::NotCurrent)?;

@@ -15,7 +15,7 @@ use super::time::{Millis, Moment};
 use super::view::Living;
 
 /// So many machines' sights of quiet are kept.
-const SIGHTS: usize = 8;
+const SIGHTS: usize = 16;
 
 /// Progress of settling. Nothing yet, by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -97,9 +97,8 @@ impl Quiet {
         if self.sights.iter().any(|known| known.boot == now.boot) {
             return;
         }
-        if self.sights.len() >= SIGHTS {
-            self.sights.remove(0);
-        }
+        // Whoever has counted for long keeps its count: else, where there are many, none would ever have one.
+        self.sights.truncate(SIGHTS - 1);
         self.sights.push(now);
     }
 

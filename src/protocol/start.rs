@@ -10,6 +10,7 @@ use super::command::{Changes, Decision, Reply};
 use super::decide::{close_dead_attempts, line, operation_of, unchanged};
 use super::ids::OperationKey;
 use super::operation::{Operation, State};
+use super::plan;
 use super::steps::{SettleStep, StepIndex};
 use super::time::Moment;
 use super::view::View;
@@ -30,7 +31,9 @@ pub(super) fn start(view: &View, start: &Start) -> Decision {
         return unchanged(Reply::Started(None));
     };
     let is_in_doubt = before.state.is_in_doubt();
-    if !is_in_doubt || before.has_live_attempt(&view.living, &start.at) {
+    // A person may have had it asked after anew since the plan was made, from the first step on.
+    let is_early = plan::has_time_before(before, start.step, &start.at);
+    if !is_in_doubt || is_early || before.has_live_attempt(&view.living, &start.at) {
         return unchanged(Reply::Started(Some(before.state.clone())));
     }
     let mut operation = before.clone();

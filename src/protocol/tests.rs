@@ -416,6 +416,12 @@ fn resends(attempts: u32) -> Steps {
     }))
 }
 
+fn conditional() -> SettlePolicy {
+    let mut settle = opaque();
+    settle.capability.conditional = true;
+    settle
+}
+
 fn opaque() -> SettlePolicy {
     SettlePolicy {
         capability: Capability::default(),

@@ -175,9 +175,14 @@ fn an_attempt_after_a_wrong_verdict_looks_again_and_a_second_effect_is_a_contrad
     for (settle, expected) in [
         (idempotent(), Effect::Nothing),
         (opaque(), Effect::Contradiction),
+        // A condition that was met twice held again after the first effect.
+        (conditional(), Effect::Contradiction),
     ] {
         let mut world = World::new();
-        let ask = Ask::plain("k").with(|ask| ask.policy.settle = settle);
+        let ask = Ask::plain("k").with(|ask| {
+            ask.conditional = settle.capability.conditional;
+            ask.policy.settle = settle;
+        });
         let first = world.granted(&ask);
         assert!(!first.look_again);
         world.record_open(&first, timed_out(), true);

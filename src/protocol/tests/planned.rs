@@ -110,6 +110,96 @@ fn another_machine_asks_for_as_long_on_its_own_clock() {
     assert_eq!(plan(&world, 1_500_000), over);
 }
 
+/// Many machines watch it, each in turn and again: those who came first have the time all the same.
+#[test]
+fn however_many_machines_watch_it_its_time_comes_to_an_end() {
+    let mut world = World::new();
+    lost_in(&mut world, &subject());
+    let on = |machine: u128, ms: u64| Moment {
+        boot: BootId(100 + machine),
+        boottime: BootInstant(ms),
+        wall_ms: 0,
+    };
+    for ms in (0..600_000).step_by(20_000) {
+        for machine in 0..40 {
+            let start = Start {
+                key: key("k"),
+                step: LOOK,
+                at: on(machine, ms),
+            };
+            world.apply(&Command::Start(start));
+        }
+    }
+    let operation = &world.operations[&key("k")];
+    let fence = world.fences.get(&resource());
+    let over = (0..40).filter(|machine| {
+        let now = on(*machine, 600_000);
+        let planned = plan::plan(operation, fence, &world.lease, &world.living, &now);
+        planned == Step::Park(Parked::NotToldInTime)
+    });
+    assert!(over.count() > 8);
+}
+
+/// A reconciler's plan is older than a person's word, by which it is asked after anew.
+#[test]
+fn a_step_does_not_begin_while_one_before_it_has_time() {
+    let within = Millis(100_000);
+    let ask = subject().with(|ask| {
+        let look = LookUpPolicy {
+            within,
+            ..question()
+        };
+        let callback = SettleStep::Callback(CallbackPolicy { within });
+        ask.policy.settle.steps = Steps::new(vec![SettleStep::LookUp(look), callback]).unwrap();
+    });
+    let mut world = World::new();
+    lost_in(&mut world, &ask);
+    world.now_ms += 99_999;
+    let before = world.operations[&key("k")].clone();
+    world.start(StepIndex(1));
+    assert_eq!(world.operations[&key("k")], before);
+    world.now_ms += 1;
+    world.start(StepIndex(1));
+    assert_eq!(world.planned(), Step::Listen { left: within });
+}
+
+/// A callback is waited for on the own clock: another machine's may be an hour ahead.
+#[test]
+fn another_machine_waits_for_a_callback_on_its_own_clock() {
+    let within = Millis(600_000);
+    let ask = subject().with(|ask| {
+        let callback = SettleStep::Callback(CallbackPolicy { within });
+        ask.policy.settle.steps = Steps::new(vec![callback]).unwrap();
+    });
+    for wall_ms in [0, u64::MAX / 2] {
+        let mut world = World::new();
+        lost_in(&mut world, &ask);
+        world.boot = BootId(2);
+        let now = |ms: u64| Moment {
+            boot: BootId(2),
+            boottime: BootInstant(ms),
+            wall_ms,
+        };
+        let planned = |world: &World, ms: u64| {
+            let operation = &world.operations[&key("k")];
+            let fence = world.fences.get(&resource());
+            plan::plan(operation, fence, &world.lease, &world.living, &now(ms))
+        };
+        assert_eq!(planned(&world, 7), Step::Start { step: LOOK });
+        let start = Start {
+            key: key("k"),
+            step: LOOK,
+            at: now(7),
+        };
+        world.apply(&Command::Start(start));
+        assert_eq!(planned(&world, 7), Step::Listen { left: within });
+        assert_eq!(
+            planned(&world, 7 + within.0),
+            Step::Park(Parked::NotCalledBack)
+        );
+    }
+}
+
 /// Its machine was started anew while it was in doubt, and the upstream is away: nothing is found, and yet it
 /// comes to an end.
 #[test]

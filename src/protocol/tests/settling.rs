@@ -181,7 +181,7 @@ fn what_carries_its_condition_is_sent_again_without_a_key() {
     let failed = || answer(412, AnswerClass::ConditionFailed);
 
     let (mut world, key) = lost_again(true);
-    world.now_ms += 400 * 86_400_000;
+    world.now_ms += 59 * 60_000;
     let second = again(&mut world, &key);
     // The first may have met it.
     world.record(&second, failed());
@@ -197,6 +197,22 @@ fn what_carries_its_condition_is_sent_again_without_a_key() {
     }
     let used_up = ResendReply::Forbidden(Parked::ResendsUsedUp);
     assert_eq!(world.resend(&key), used_up);
+
+    // What was made then may be gone since, and the condition hold once more: later it is for a person.
+    let (mut world, key) = lost_again(true);
+    let room = |world: &World| {
+        let (lease, now) = (LeaseFacts::unknown(), world.now());
+        let fence = world.fences.get(&resource());
+        plan::room_for_resend(&world.operations[&key], fence, &lease, &now)
+    };
+    world.now_ms += 1_000;
+    let left = room(&world).unwrap();
+    assert!(left < plan::CONDITION_FOR, "the last byte too: {left:?}");
+    world.now_ms += plan::CONDITION_FOR.0;
+    assert_eq!(room(&world), Err(Parked::NotToldInTime));
+    let over = ResendReply::Forbidden(Parked::NotToldInTime);
+    assert_eq!(world.resend(&key), over);
+    assert!(matches!(world.attend(&key), ResendReply::Granted(_)));
 
     let (mut world, key) = lost_again(false);
     let no_step = ResendReply::Forbidden(Parked::NoStep);

@@ -221,9 +221,11 @@ fn an_answer_that_is_older_than_the_undo_does_not_say_that_it_is_in_force() {
     let void = world.void();
     world.voided(&void, unclear());
     world.resolve(&key("k"), Resolution::NotApplied { new_key: false });
-    let recorded = world.record(&grant, applied());
-    assert_eq!(recorded.effect, Effect::Contradiction);
-    assert_eq!(world.state(&key("k")), "NOT_APPLIED");
+    // Written twice it is one.
+    for effect in [Effect::Contradiction, Effect::Nothing] {
+        assert_eq!(world.record(&grant, applied()).effect, effect);
+        assert_eq!(world.state(&key("k")), "NOT_APPLIED");
+    }
 }
 
 /// The request that undoes may be on its way still, and may not tell one form from another.
