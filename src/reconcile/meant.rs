@@ -12,11 +12,8 @@ use crate::config::KeyRule;
 use crate::protocol::finding::{Finder, Finding, Found, NotKnown};
 use crate::protocol::ids::{OperationKey, Round};
 use crate::protocol::operation::Operation;
-use crate::store::{OperationQuery, StoreError};
+use crate::store::StoreError;
 use crate::wire::keys;
-
-/// So many operations are read at a time.
-const PAGE: usize = 100;
 
 /// What a callback names an operation by.
 pub(super) struct Named {
@@ -58,23 +55,7 @@ impl Reconciler {
             let stored = read.operation(key, false).await?;
             return Ok(stored.into_iter().map(|stored| stored.operation).collect());
         }
-        let mut known = Vec::new();
-        let mut query = OperationQuery {
-            upstream: Some(key.upstream.clone()),
-            id: Some(key.id.as_str().to_owned()),
-            limit: PAGE,
-            ..OperationQuery::default()
-        };
-        loop {
-            let page = read.operations(&query).await?;
-            // Others' may have the same id.
-            let own = |it: &Operation| it.key.within(key.incarnation) == *key;
-            known.extend(page.operations.into_iter().filter(own));
-            if page.next.is_none() {
-                return Ok(known);
-            }
-            query.before = page.next;
-        }
+        read.incarnations(key).await
     }
 
     /// Only an identity that carries the incarnation has more than one of them; a config that is gone does

@@ -116,6 +116,29 @@ pub trait Backend: Send + Sync + 'static {
     /// Operations, newest first.
     fn operations<'a>(&'a self, query: &'a OperationQuery) -> Pending<'a, OperationPage>;
 
+    /// An operation in every incarnation of its resource; `key`: in any. Soon told, however much is stored.
+    fn incarnations<'a>(&'a self, key: &'a OperationKey) -> Pending<'a, Vec<Operation>> {
+        Box::pin(async {
+            let mut known = Vec::new();
+            let mut query = OperationQuery {
+                upstream: Some(key.upstream.clone()),
+                id: Some(key.id.as_str().to_owned()),
+                limit: LOOKED_AT,
+                ..OperationQuery::default()
+            };
+            loop {
+                let page = self.operations(&query).await?;
+                // Another account's may have the same id.
+                let own = |it: &Operation| it.key.within(key.incarnation) == *key;
+                known.extend(page.operations.into_iter().filter(own));
+                if page.next.is_none() {
+                    return Ok(known);
+                }
+                query.before = page.next;
+            }
+        })
+    }
+
     /// One fence with the unsettled operations of its resource.
     fn resource<'a>(&'a self, key: &'a ResourceKey) -> Pending<'a, Option<StoredResource>>;
 

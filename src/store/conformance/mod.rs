@@ -240,6 +240,7 @@ against_every_backend! {
     reading::stored_requests_go_when_settled,
     reading::operations_are_listed_newest_first_in_pages,
     reading::operations_are_found_by_what_they_are,
+    reading::an_operation_is_found_in_every_incarnation,
     reading::what_is_in_doubt_is_listed_from_a_cursor,
     reading::a_resource_shows_what_stands_in_its_way,
     reading::the_last_applied_is_the_one_admitted_last,

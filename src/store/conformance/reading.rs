@@ -7,7 +7,8 @@ use super::commands::{
     self as c, admit, applied, fenced, interrupted, key, meaning, resource_key, unsent,
 };
 use super::scenarios::{granted, own, record};
-use crate::protocol::command::{Admit, Resolution};
+use crate::protocol::command::{Admit, Resolution, Steer, Steering};
+use crate::protocol::ids::{Incarnation, OperationKey};
 use crate::protocol::policy::Order;
 use crate::protocol::view::Record;
 use crate::store::{OperationQuery, Pressing};
@@ -98,6 +99,50 @@ pub(super) async fn operations_are_listed_newest_first_in_pages(subject: Subject
     };
     let all = subject.read().operations(&query).await.unwrap();
     assert_eq!((all.operations.len(), all.next), (7, None));
+}
+
+pub(super) async fn an_operation_is_found_in_every_incarnation(subject: Subject) {
+    let instance = own(&subject);
+    let (register, resource) = (subject.register(), resource_key("r"));
+    let admit_a = |token: &str| Admit {
+        follows_incarnation: true,
+        ..fenced("a", "r", token, instance)
+    };
+    let steer = |how| Steer {
+        resource: resource.clone(),
+        how,
+        operator: "alice".to_owned(),
+        reason: "wrong amount".to_owned(),
+        at: c::at(2_000),
+    };
+    for incarnation in 0..3 {
+        let token = (incarnation + 1).to_string();
+        let permit = granted(&subject, &admit_a(&token)).await;
+        assert_eq!(permit.grant().key.incarnation, Incarnation(incarnation));
+        record(&subject, permit, applied()).await;
+        for how in [Steering::Cancel, Steering::Reopen] {
+            register.steer(steer(how)).await.unwrap();
+        }
+    }
+    // Others, and one of the same id elsewhere.
+    let mut elsewhere = admit_a("9");
+    elsewhere.key.upstream = crate::protocol::ids::UpstreamId::new("bank");
+    let elsewhere = granted(&subject, &elsewhere).await;
+    drop(granted(&subject, &admit("b", instance)).await);
+    let found = async |key: OperationKey| {
+        let found = subject.read().incarnations(&key).await.unwrap();
+        let mut found: Vec<_> = found.into_iter().map(|it| it.key).collect();
+        found.sort_by_key(|key| key.incarnation.0);
+        found
+    };
+    let all = |most: u64| (0..most).map(|n| key("a").within(Incarnation(n)));
+    assert_eq!(found(key("a")).await, all(3).collect::<Vec<_>>());
+    let last = key("a").within(Incarnation(2));
+    assert_eq!(found(last).await, all(3).collect::<Vec<_>>());
+    assert_eq!(found(key("b")).await, [key("b")]);
+    assert_eq!(found(key("c")).await, []);
+    let only = elsewhere.grant().key.clone();
+    assert_eq!(found(only.clone()).await, [only]);
 }
 
 pub(super) async fn operations_are_found_by_what_they_are(subject: Subject) {

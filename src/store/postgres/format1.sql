@@ -134,6 +134,9 @@ CREATE TABLE fencepost.operations (
 -- is looked for one by one (`OFFSET 0`: a join may read all there is, where it thinks that there is little).
 
 CREATE UNIQUE INDEX operations_by_identity ON fencepost.operations (identity, tenant COLLATE "POSIX");
+-- What a callback is about, where effects carry the incarnation of their resource beside their id: the others are
+-- found by their identity, so that it costs nothing where nothing was reopened.
+CREATE INDEX reopened_by_id ON fencepost.operations (id, tenant COLLATE "POSIX") WHERE incarnation > 0;
 -- Pages of operations of a tenant, newest first; and what is old enough to be forgotten, oldest first.
 CREATE UNIQUE INDEX operations_in_order ON fencepost.operations (tenant, sequence) WHERE sequence > 0;
 -- What one of all instances of a tenant looks through now and then: has anybody been forgotten?

@@ -200,6 +200,10 @@ impl Backend for PostgresBackend {
         Box::pin(self.reader.operations(query))
     }
 
+    fn incarnations<'a>(&'a self, key: &'a OperationKey) -> Pending<'a, Vec<Operation>> {
+        Box::pin(self.reader.incarnations(key))
+    }
+
     fn resource<'a>(&'a self, key: &'a ResourceKey) -> Pending<'a, Option<StoredResource>> {
         Box::pin(self.reader.resource(key))
     }

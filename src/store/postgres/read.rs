@@ -26,7 +26,7 @@ use super::wants::Wants;
 use super::whereabouts;
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::decide::decide;
-use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::ids::{Incarnation, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::Record;
 use crate::store::{StoreError, Stored, StoredResource, codec, load};
@@ -55,6 +55,14 @@ struct Held {
     server: Server,
     /// Which of the lane's sessions it goes with.
     beside: u64,
+}
+
+/// Operations of an id ($1) of a tenant ($2), of resources that were reopened.
+pub(super) fn reopened() -> String {
+    format!(
+        "SELECT {OPERATION} FROM fencepost.operations o
+         WHERE o.id = $1 AND o.tenant = $2 AND o.incarnation > 0"
+    )
 }
 
 impl Reader {
@@ -252,6 +260,31 @@ impl Reader {
             }))
         })
         .await
+    }
+
+    /// The first is found by its identity; there are few of the others.
+    pub(super) async fn incarnations(
+        &self,
+        key: &OperationKey,
+    ) -> Result<Vec<Operation>, StoreError> {
+        let statement = reopened();
+        let (id, tenant) = (key.id.as_str().as_bytes(), key.tenant.as_str());
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&id, Type::BYTEA), (&tenant, Type::TEXT)];
+        let first = key.within(Incarnation::default());
+        let first = self.operation(&first, false).await?;
+        let mut known: Vec<_> = first.into_iter().map(|it| it.operation).collect();
+        let opener = Opener::new(&self.shared);
+        let later = self.read(async {
+            let rows = self.rows(&statement, &parameters).await?;
+            let opened = rows.iter().map(|row| opener.operation(row));
+            let opened: Result<Vec<_>, Unreadable> = opened.collect();
+            Ok(opened?)
+        });
+        let later = later.await?.into_iter().map(|row| row.operation);
+        // Another account's may have the same id.
+        known.extend(later.filter(|it| it.key.within(key.incarnation) == *key));
+        Ok(known)
     }
 
     pub(super) async fn resource(

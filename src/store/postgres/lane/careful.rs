@@ -186,7 +186,7 @@ impl Lane {
         let mut carriers = BTreeSet::new();
         for key in asks.iter().filter_map(|ask| carried(&ask.command)) {
             let known = reading.operation_at(key);
-            let attempts = known.into_iter().flat_map(|(_, it)| &it.attempts);
+            let attempts = known.into_iter().flat_map(|(_, it)| it.everything_sent());
             let of_the_dead = attempts.map(|it| it.id.instance);
             carriers.extend(of_the_dead.filter(|it| !company.is_alive(*it)));
         }
@@ -381,12 +381,12 @@ fn carried(command: &Command) -> Option<&OperationKey> {
     match command {
         Command::Resend(resend) => Some(&resend.key),
         Command::Park(park) => Some(&park.key),
+        Command::Start(start) => Some(&start.key),
         Command::Resolve(resolve) => Some(&resolve.key),
         Command::BeginVoid(begin) => Some(&begin.key),
         Command::TakeUp(taking) => Some(&taking.key),
         Command::Admit(_)
         | Command::Record(_)
-        | Command::Start(_)
         | Command::Find(_)
         | Command::Voided(_)
         | Command::Steer(_)

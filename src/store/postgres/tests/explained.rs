@@ -8,6 +8,7 @@ use crate::store::Backend;
 use crate::store::postgres::doubt::of_carriers;
 use crate::store::postgres::forget::What;
 use crate::store::postgres::pressing;
+use crate::store::postgres::read::reopened;
 
 /// Rows of a tenant as they are when many have gone down: of a tenth nobody knows how it ended.
 fn filling(tenant: &str) -> String {
@@ -79,6 +80,8 @@ async fn nothing_is_searched_through_from_end_to_end() {
     let owners = "ARRAY['\\x00'::bytea, '\\x01'::bytea]; 0; 256; 't'";
     let found = plan(&database, &of_carriers(), owners);
     assert!(found.contains("unsettled_of_owner"), "{found}");
+    let found = plan(&database, &reopened(), "'7'::bytea; 't'");
+    assert!(found.contains("reopened_by_id"), "{found}");
     // What every scrape asks ends after so many rows, however many there are.
     for (statement, behind) in [(pressing::COUNTS, ""), (&pressing::behind(), "; 7")] {
         let found = plan(&database, statement, &format!("'t'; 100{behind}"));
