@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 /// The names of problems that callers of effects are told, as in the documentation.
-pub(crate) const PROBLEMS: [&str; 28] = [
+pub(crate) const PROBLEMS: [&str; 29] = [
     "answer-expired",
     "body-too-large",
     "credential-required",
@@ -23,6 +23,7 @@ pub(crate) const PROBLEMS: [&str; 28] = [
     "idempotency-key-required",
     "idempotency-key-reused",
     "identity-missing",
+    "insertion-refused",
     "lease-not-current",
     "meaning-not-comparable",
     "near-duplicate",

@@ -17,7 +17,7 @@ use crate::expression::{AnswerFacts, PathParams};
 use crate::protocol::command::Grant;
 use crate::protocol::ids::UpstreamId;
 use crate::protocol::outcome::{Answer, AnswerClass, StoredRequest};
-use crate::protocol::policy::{AnswerTable, KeyPolicy};
+use crate::protocol::policy::AnswerTable;
 use crate::upstream::{EffectPool, Endpoint, Outbound, PassThrough, Questions, UnfitRequest};
 use crate::wire::insertion::{self, Named};
 use crate::wire::overheard::Overheard;
@@ -207,12 +207,6 @@ impl Load {
     fn key_in_header(&self) -> Option<(&KeyRule, &http::HeaderName)> {
         let rule = self.insert.key.as_ref()?;
         Some((rule, rule.slot.header()?))
-    }
-
-    /// Would it go out as an operation of this policy went out before?
-    pub fn is_placed_as(&self, key: Option<KeyPolicy>) -> bool {
-        let before = key.and_then(|key| key.placing);
-        before.is_none_or(|before| before == self.insert.placing())
     }
 
     /// What would be put into it.

@@ -43,6 +43,8 @@ pub(super) struct Ready {
     pub(super) protect: Arc<Protect>,
     /// Where the key stood, if in a header.
     pub(super) key_header: Option<HeaderName>,
+    /// Does what selects accounts now say that it is of the account that it was of?
+    same_account: bool,
 }
 
 impl Reconciler {
@@ -195,8 +197,10 @@ impl Reconciler {
             None => Err(Came::Found(Found::NotKnown(NotKnown::RequestNotKept))),
         };
         let first = asked(None).await?;
-        match stand_in.filter(|own| own.leaves(&gateway.config.principal)) {
-            Some(own) if is_refused(&first) => asked(Some(own)).await,
+        match stand_in {
+            Some(own) if is_refused(&first) && may_stand_in(gateway, ready, stand_in) => {
+                asked(Some(own)).await
+            }
             Some(_) | None => Ok(first),
         }
     }
@@ -219,12 +223,12 @@ impl Reconciler {
             }
             Err(_missing) => Err(Came::Found(Found::NotKnown(NotKnown::ConditionFailed))),
         };
-        match first_bearing(gateway, ready) {
+        match first_bearing(ready) {
             None => Err(Came::Found(Found::NotKnown(NotKnown::RequestNotKept))),
             Some(Bearing::StandIn) => ask(Bearing::StandIn).await,
             Some(Bearing::Stored) => {
                 let first = ask(Bearing::Stored).await?;
-                if is_refused(&first) && may_stand_in(gateway, query.credential.as_ref()) {
+                if is_refused(&first) && may_stand_in(gateway, ready, query.credential.as_ref()) {
                     return ask(Bearing::StandIn).await;
                 }
                 Ok(first)
@@ -267,17 +271,18 @@ impl Reconciler {
 }
 
 /// Who asks first; `None`: nobody can. Without the stored request nothing says whose account it was.
-pub(super) fn first_bearing(gateway: &Gateway, ready: &Ready) -> Option<Bearing> {
+pub(super) fn first_bearing(ready: &Ready) -> Option<Bearing> {
     match ready.asked.request() {
         Some(_) => Some(Bearing::Stored),
-        None if gateway.config.principal.is_empty() => Some(Bearing::StandIn),
+        None if ready.same_account => Some(Bearing::StandIn),
         None => None,
     }
 }
 
-/// Does the config's own credential see the account of the stored request?
-pub(super) fn may_stand_in(gateway: &Gateway, own: Option<&Credential>) -> bool {
-    own.is_some_and(|own| own.leaves(&gateway.config.principal))
+/// Does the config's own credential see the account of the stored request? Not where what selects accounts has
+/// changed since.
+pub(super) fn may_stand_in(gateway: &Gateway, ready: &Ready, own: Option<&Credential>) -> bool {
+    ready.same_account && own.is_some_and(|own| own.leaves(&gateway.config.principal))
 }
 
 /// What can be asked about an operation, by the config in force. The rules are those of the route of its stored
@@ -315,7 +320,9 @@ pub(super) fn ready(
     let reference = insertion::carried_reference(&protect.insert, stored, named);
     let key_header = rule.and_then(|rule| rule.slot.header().cloned());
     let asked = Asked::about(operation, request, key, reference);
+    let same_account = asked.is_of(&operation.key.principal, &gateway.config.principal);
     Ok(Ready {
+        same_account,
         asked: Arc::new(asked),
         protect,
         key_header,

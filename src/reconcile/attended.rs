@@ -9,7 +9,7 @@
 
 use super::Reconciler;
 use super::resending::OTHERWISE;
-use super::way::is_sent_otherwise;
+use super::way::{is_elsewhere, is_put_in_as};
 use crate::protocol::command::{Attended, Resend};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Operation, Parked, State};
@@ -96,7 +96,10 @@ impl Reconciler {
         let Some(gateway) = gateways.by_id(&key.upstream) else {
             return Ok(Attending::HeldBack("the config no longer has its upstream"));
         };
-        if is_sent_otherwise(operation, &gateway.config) {
+        let Some((request, load)) = self.loaded(gateway, key).await? else {
+            return Ok(Attending::Forbidden(Parked::RequestNotKept));
+        };
+        if is_elsewhere(operation, &gateway.config) || !is_put_in_as(operation, load.insert()) {
             return Ok(Attending::HeldBack(OTHERWISE));
         }
         let connection = match gateway.pool.reserve().await {
@@ -122,14 +125,10 @@ impl Reconciler {
             Resent::Settled(state) => return Ok(Attending::Settled(state)),
             Resent::Forbidden(why) => return Ok(Attending::Forbidden(why)),
         };
-        let request = permit.grant().request.as_deref();
-        let Some(Ok(load)) = request.map(|bytes| gateway.reload(bytes)) else {
+        if permit.grant().request.as_deref() != Some(&request) {
+            // It was settled and admitted again with another request meanwhile: that is not what he saw.
             self.dispatcher.give_up(permit, Unsent::Unfit).await;
-            return Ok(Attending::Forbidden(Parked::RequestNotKept));
-        };
-        if !load.is_placed_as(operation.settle.key) {
-            self.dispatcher.give_up(permit, Unsent::Unfit).await;
-            return Ok(Attending::HeldBack(OTHERWISE));
+            return Ok(Attending::NotNow);
         }
         let ended = self.dispatcher.send_again(permit, connection, load);
         let (reconciler, before) = (self.clone(), operation.clone());

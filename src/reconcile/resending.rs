@@ -30,8 +30,9 @@ impl Reconciler {
     ) -> Result<After, StoreError> {
         let key = &operation.key;
         let Some((request, load)) = self.loaded(gateway, key).await? else {
-            tracing::error!(operation = %key.id, upstream = %key.upstream, "{UNFIT}");
-            self.say(key, UNFIT).await?;
+            if self.say(key, UNFIT).await? {
+                tracing::error!(operation = %key.id, upstream = %key.upstream, "{UNFIT}");
+            }
             return Ok(After::Unfit);
         };
         if is_elsewhere(operation, &gateway.config) || !is_put_in_as(operation, load.insert()) {
@@ -77,7 +78,7 @@ impl Reconciler {
     }
 
     /// What would be sent. `None`: it is not there, or no request any more.
-    async fn loaded(
+    pub(super) async fn loaded(
         &self,
         gateway: &Gateway,
         key: &OperationKey,

@@ -62,7 +62,7 @@ impl Reconciler {
         if self.dispatcher.supervisor.is_draining() {
             return Ok(After::Done);
         }
-        let timeouts = gateway.config.timeouts;
+        let (timeouts, round) = (gateway.config.timeouts, operation.key_use.round);
         let begin = BeginVoid {
             key: operation.key.clone(),
             step,
@@ -72,6 +72,12 @@ impl Reconciler {
             at: self.dispatcher.clock.now(),
         };
         match self.dispatcher.register.begin_void(begin).await? {
+            Voiding::Granted(permit) if permit.grant().round != round => {
+                // It was settled and admitted again under another key meanwhile: this would undo the earlier one.
+                let receipt = permit.finish(VoidEnd::NotSent(Unsent::Unfit));
+                self.record_undo(&operation, &receipt).await?;
+                Ok(After::Later(SOON))
+            }
             Voiding::Granted(permit) => {
                 let end = self.undone(gateway, &prepared, step, &permit, connection, &operation);
                 let receipt = {
@@ -232,9 +238,9 @@ fn prepared(
         let request = ready.asked.question(&undo.query, bearing, None, header);
         Outbound::new(&gateway.endpoint, &request.ok()?).ok()
     };
-    let first = first_bearing(gateway, &ready)?;
+    let first = first_bearing(&ready)?;
     let has_second =
-        first == Bearing::Stored && may_stand_in(gateway, undo.query.credential.as_ref());
+        first == Bearing::Stored && may_stand_in(gateway, &ready, undo.query.credential.as_ref());
     let second = has_second.then(|| outbound(Bearing::StandIn)).flatten();
     let first = outbound(first)?;
     Some(Prepared {

@@ -34,17 +34,3 @@ fn has_its_key(operation: &Operation, now: &Insert) -> bool {
         .as_ref()
         .is_some_and(|key| is_rule(key.policy.value))
 }
-
-/// A resend under another key, or under none, would be another effect; other bytes under the same key are
-/// refused, or worse. Which effect it is of is known once its bytes are at hand; here, whether there is any that
-/// it can be.
-pub(super) fn is_sent_otherwise(operation: &Operation, now: &Upstream) -> bool {
-    if operation.settle.key.is_none() {
-        return false;
-    }
-    let by_default = Insert::of_key(now.key.clone());
-    let mut effects = now.protects();
-    is_elsewhere(operation, now)
-        || !(is_put_in_as(operation, &by_default)
-            || effects.any(|protect| is_put_in_as(operation, &protect.insert)))
-}

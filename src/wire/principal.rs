@@ -63,6 +63,24 @@ pub(super) fn principal(
     Ok(hashed(context))
 }
 
+/// Of a stored request, by parts that may be others now; `None`: it does not say.
+pub(super) fn of_stored(parts: &[PrincipalPart], headers: &HeaderMap) -> Option<Principal> {
+    if parts.is_empty() {
+        return Some(Principal::None);
+    }
+    let mut context = begun();
+    for part in parts {
+        match part {
+            PrincipalPart::Header(name) => match one(headers, name).ok()? {
+                None => absent_header(&mut context),
+                Some(value) => update(&mut context, HEADER, value),
+            },
+            PrincipalPart::Certificate(_) => return None,
+        }
+    }
+    Some(hashed(context))
+}
+
 /// Of a request whose headers, all that count, had these values.
 pub fn of_headers<'v>(values: impl ExactSizeIterator<Item = Option<&'v str>>) -> Principal {
     if values.len() == 0 {
@@ -115,4 +133,38 @@ fn update(context: &mut digest::Context, kind: u8, value: &[u8]) {
     context.update(&[kind]);
     context.update(&length(value));
     context.update(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCOUNT: PrincipalPart = PrincipalPart::Header(HeaderName::from_static("x-account"));
+    const OTHER: PrincipalPart = PrincipalPart::Header(HeaderName::from_static("x-other"));
+
+    /// What a stored request says of its account is what was recorded when it came, by the same parts only.
+    #[test]
+    fn a_stored_request_is_of_the_account_that_it_was_of() {
+        let sent = |accounts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for account in accounts {
+                headers.append("x-account", HeaderValue::from_static(account));
+            }
+            headers
+        };
+        let recorded = Some(of_headers([Some("B")].into_iter()));
+        assert_eq!(of_stored(&[ACCOUNT], &sent(&["B"])), recorded);
+        let another = of_stored(&[ACCOUNT], &sent(&["A"]));
+        assert!(another.is_some() && another != recorded);
+        assert_ne!(of_stored(&[ACCOUNT], &sent(&[])), recorded);
+        assert_eq!(of_stored(&[ACCOUNT], &sent(&["B", "B"])), None);
+        // What selects accounts has changed since.
+        for parts in [&[][..], &[OTHER], &[ACCOUNT, OTHER]] {
+            assert_ne!(of_stored(parts, &sent(&["B"])), recorded);
+        }
+        let none = Some(Principal::None);
+        assert_eq!(of_stored(&[], &sent(&["B"])), none);
+        let by_name = PrincipalPart::Certificate(CertificateName::Uri);
+        assert_eq!(of_stored(&[by_name], &sent(&["B"])), None);
+    }
 }

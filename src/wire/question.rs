@@ -10,8 +10,10 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-use crate::config::{Content, Credential, Query, Value};
+use super::principal;
+use crate::config::{Content, Credential, PrincipalPart, Query, Value};
 use crate::expression::{Missing, OperationFacts, PathParams, RequestFacts};
+use crate::protocol::ids::Principal;
 use crate::protocol::operation::{AttemptEnd, Operation};
 use crate::protocol::outcome::{Fields, StoredRequest};
 
@@ -85,6 +87,15 @@ impl Asked {
     /// The request that the operation was sent as, where it is kept.
     pub fn request(&self) -> Option<&StoredRequest> {
         self.request.as_ref().map(|stored| &stored.whole)
+    }
+
+    /// By what selects accounts now: is it of that one? Without the request only who has none is known.
+    pub fn is_of(&self, account: &Principal, parts: &[PrincipalPart]) -> bool {
+        let now = match &self.request {
+            Some(stored) => principal::of_stored(parts, &stored.headers),
+            None => parts.is_empty().then_some(Principal::None),
+        };
+        now.as_ref() == Some(account)
     }
 
     /// Hands what conditions and templates read from to `read`.

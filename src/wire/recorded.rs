@@ -245,13 +245,19 @@ fn sent_otherwise(
     operation: &Operation,
 ) -> Vec<Change> {
     let mut changes = Vec::new();
-    match (operation.settle.key, &after.key) {
+    // Where the record says by which effect's rules it went out, those count.
+    let effect = operation.settle.way.as_ref().map(|way| &way.effect);
+    let of_effect = |config: &Upstream| {
+        let named = effect.and_then(|effect| config.protect_named(effect));
+        named.map_or_else(|| config.key.clone(), |named| named.insert.key.clone())
+    };
+    match (operation.settle.key, &of_effect(after)) {
         (None, _) => {}
         (Some(_), None) => changes.push(Change::KeyGone),
         (Some(own), Some(rule)) => {
             let from_caller = operation.origin == IdentityOrigin::Caller;
             let other_value = from_caller && own.value != rule.policy.value;
-            let before = before.and_then(|it| it.key.as_ref());
+            let before = before.and_then(of_effect);
             if other_value || before.is_some_and(|it| it.slot != rule.slot) {
                 changes.push(Change::KeyOther);
             } else if let Some(placing) = own.placing

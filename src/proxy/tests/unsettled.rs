@@ -2,10 +2,19 @@
 
 use super::commits::Counting;
 use super::*;
+use crate::protocol::command::Attended;
 use crate::protocol::operation::{Parked, State};
+use crate::reconcile::Attending;
 
 /// The process of before.
 const EARLIER: InstanceId = InstanceId(7);
+
+fn attended() -> Attended {
+    Attended {
+        operator: "alice".to_owned(),
+        reason: "the customer waits".to_owned(),
+    }
+}
 
 fn nothing() -> AfterGrant {
     Box::new(|_| ())
@@ -63,13 +72,25 @@ async fn what_the_config_would_send_otherwise_is_held_back_until_it_is_put_right
     let upstream = Counting::answering_first_after(Some(Duration::ZERO));
     let (bench, key) = left_behind(upstream.address, "POST").await;
     let right = bench.gateways.clone();
-    let other = Bench::before(
-        &[upstream.address],
-        &keyless,
-        MemoryBackend::new(INSTANCE),
-        nothing(),
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    let by = |address, rules: &str| {
+        let other = MemoryBackend::new(INSTANCE);
+        Bench::before(&[address], rules, other, nothing())
+            .gateways
+            .clone()
+    };
+    // The upstream's own rule stays, and the effect's is another.
+    let of_effect = IDEMPOTENT.replace(
+        "        join: 5s",
+        "        key: { header: Other-Key, lifetime: 24h, value: derived }\n        join: 5s",
     );
-    for wrong in [nowhere, other.gateways.clone()] {
+    let wrongs = [
+        nowhere,
+        by(upstream.address, &keyless),
+        by(elsewhere.local_addr().unwrap(), IDEMPOTENT),
+        by(upstream.address, &of_effect),
+    ];
+    for wrong in wrongs {
         bench.reconciler.replace(Arc::new(Gateways::new(wrong)));
         bench.reconciler.settle(&key).await.unwrap();
         let read = bench.dispatcher.register.read();
@@ -80,6 +101,10 @@ async fn what_the_config_would_send_otherwise_is_held_back_until_it_is_put_right
             found.operation.state
         );
         assert!(found.request.is_some());
+        // A person's word does not make it the same effect.
+        let sent = bench.reconciler.attend(&key, attended(), true);
+        let sent = sent.await.unwrap();
+        assert!(matches!(sent, Attending::HeldBack(_)), "{sent:?}");
         assert_eq!(upstream.requests(), 0);
     }
     let mut ticket = bench.dispatcher.waiters.watch(&key);
