@@ -31,6 +31,8 @@ struct State {
     failures: u32,
     /// Nobody tries before.
     alone_until: Option<BootInstant>,
+    /// Somebody tries for all.
+    is_tried: bool,
 }
 
 /// May it be tried?
@@ -89,6 +91,7 @@ impl Breaker {
         // Should he never come back, the next one goes after the same pause.
         let alone_until = now.after(pause(state.failures));
         state.alone_until = Some(alone_until);
+        state.is_tried = true;
         Turn::Now(Some(Only {
             since: now,
             failures: state.failures,
@@ -101,6 +104,7 @@ impl Breaker {
         let mut state = self.state();
         if state.failures == only.failures && state.alone_until == Some(only.alone_until) {
             state.alone_until = Some(only.since);
+            state.is_tried = false;
         }
     }
 
@@ -112,7 +116,13 @@ impl Breaker {
     /// It could not be reached, or broke off, or took too long.
     pub(super) fn failed(&self, now: BootInstant) {
         let mut state = self.state();
+        // Those who were under way when it was found to be away find the same: that is no further failure.
+        let is_left_alone = state.alone_until.is_some_and(|until| until > now);
+        if is_left_alone && !state.is_tried {
+            return;
+        }
         state.failures = state.failures.saturating_add(1);
+        state.is_tried = false;
         if state.failures >= FAILURES {
             state.alone_until = Some(now.after(pause(state.failures)));
         }
@@ -144,10 +154,23 @@ mod tests {
 
     fn failing(times: u32) -> Breaker {
         let breaker = Breaker::default();
+        let mut now = START;
         for _ in 0..times {
-            breaker.failed(START);
+            if let Turn::After(left) = breaker.turn(now) {
+                now = now.after(left);
+                assert!(goes(&breaker, now));
+            }
+            breaker.failed(now);
         }
         breaker
+    }
+
+    /// Many were under way when it went away: the first pause is a short one all the same.
+    #[test]
+    fn those_who_were_under_way_are_no_further_failures() {
+        let breaker = failing(FAILURES);
+        (0..60).for_each(|_| breaker.failed(START));
+        assert_eq!(breaker.standing(START), (FAILURES, SHORTEST));
     }
 
     fn goes(breaker: &Breaker, now: BootInstant) -> bool {
@@ -203,7 +226,12 @@ mod tests {
 
     #[test]
     fn pauses_end_somewhere() {
-        assert_eq!(failing(1_000).turn(START), Turn::After(LONGEST));
+        let breaker = failing(100);
+        let (_, left) = breaker.standing(START);
+        let at = START.after(left).after(LONGEST);
+        assert!(goes(&breaker, at));
+        breaker.failed(at);
+        assert_eq!(breaker.turn(at), Turn::After(LONGEST));
     }
 
     /// Who tries for all may die on the way.

@@ -245,12 +245,16 @@ impl Reconciler {
 
     /// `None`: for upstreams that the config no longer has.
     async fn run(&self, upstream: Option<&UpstreamId>) {
+        let mut from = 0;
         while !self.is_over(upstream) {
             let watch = self.watch_of(upstream);
             let began = self.dispatcher.clock.now();
             watch.begin(began);
             let mut reading = Millis::default();
-            let fault = self.pass(upstream, &watch, &mut reading).await.err();
+            let fault = self
+                .pass(upstream, &watch, &mut from, &mut reading)
+                .await
+                .err();
             if let Some(fault) = &fault {
                 tracing::warn!(error = %fault, "the register could not be searched for uncertain operations");
             }
@@ -266,14 +270,19 @@ impl Reconciler {
         }
     }
 
-    /// One pass: wakes a task for each operation that has a step to take. `reading`: how long the register took.
+    /// One pass: wakes a task for each operation that has a step to take. `from`: behind which one it begins, and goes
+    /// round; the next one's begins before the first that this one had no room for. `reading`: how long the register
+    /// took.
     async fn pass(
         &self,
         upstream: Option<&UpstreamId>,
         watch: &Watch,
+        from: &mut u64,
         reading: &mut Millis,
     ) -> Result<(), StoreError> {
-        let mut after = 0;
+        let (begin, mut after) = (*from, *from);
+        let mut is_round = begin == 0;
+        let mut first_held_back = None;
         loop {
             let began = self.dispatcher.clock.now().boottime;
             let page = self
@@ -282,12 +291,11 @@ impl Reconciler {
                 .read()
                 .in_doubt(after, PAGE)
                 .await?;
-            let Some((last, _)) = page.last() else {
-                return Ok(());
-            };
-            after = *last;
+            let is_again = |sequence: u64| is_round && begin > 0 && sequence > begin;
+            let new = page.iter().take_while(|(sequence, _)| !is_again(*sequence));
+            let last = page.last().map(|(last, _)| *last);
             let mut woken = false;
-            for (_, operation) in &page {
+            for (sequence, operation) in new {
                 if !self.is_of(operation, upstream) {
                     continue;
                 }
@@ -303,6 +311,7 @@ impl Reconciler {
                         woken = true;
                     }
                     Some(_) => {
+                        first_held_back.get_or_insert(sequence.saturating_sub(1));
                         watch.note(|pass| pass.held_back = pass.held_back.saturating_add(1));
                     }
                 }
@@ -314,7 +323,14 @@ impl Reconciler {
                 let room = self.room_of(upstream);
                 let _slot = room.of_pass().await;
             }
+            match last {
+                Some(last) if !is_again(last) => after = last,
+                None if !is_round => (is_round, after) = (true, 0),
+                Some(_) | None => break,
+            }
         }
+        *from = first_held_back.unwrap_or_default();
+        Ok(())
     }
 
     /// Wakes it, unless enough of its resource are worked on.

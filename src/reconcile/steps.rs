@@ -197,7 +197,11 @@ impl Reconciler {
     /// The turn to go to its upstream, if the step would go there; or for how long that is left alone.
     fn turn_of(&self, operation: &Operation, step: Step) -> Result<Option<TurnThere>, Millis> {
         match step {
-            Step::Resend { .. } | Step::Ask { .. } | Step::Void { .. } => {
+            // Nor is a late answer given up for a step that cannot be taken yet.
+            Step::CloseThenPlan { .. }
+            | Step::Resend { .. }
+            | Step::Ask { .. }
+            | Step::Void { .. } => {
                 let now = self.dispatcher.clock.now().boottime;
                 let Breakers(watch) = self.breaker_of(&operation.key.upstream);
                 TurnThere::take(watch, now).map(Some)
@@ -205,7 +209,6 @@ impl Reconciler {
             Step::Nothing
             | Step::Await
             | Step::Listen { .. }
-            | Step::CloseThenPlan { .. }
             | Step::Start { .. }
             | Step::Park(_) => Ok(None),
         }
@@ -292,7 +295,7 @@ impl Reconciler {
             error = %why,
             "the upstream is away; settling waits"
         );
-        self.say(key, AWAY).await
+        self.say(key, AWAY).await.map(drop)
     }
 
     /// The step cannot be taken by the config in force. It is not given to a person: a config that is put right
@@ -302,31 +305,35 @@ impl Reconciler {
         key: &OperationKey,
         why: &'static str,
     ) -> Result<(), StoreError> {
-        tracing::error!(
-            operation = %key.id,
-            upstream = %key.upstream,
-            why,
-            "a step of an uncertain operation is held back: settled once the config is put right, or by a person"
-        );
-        self.say(key, why).await
+        if self.say(key, why).await? {
+            tracing::error!(
+                operation = %key.id,
+                upstream = %key.upstream,
+                why,
+                "a step of an uncertain operation is held back: settled once the config is put right, or by a person"
+            );
+        }
+        Ok(())
     }
 
-    /// Why nothing is done, in the event log: evidence for whoever looks later. Once as long as it stays so.
-    pub(super) async fn say(&self, key: &OperationKey, text: &str) -> Result<(), StoreError> {
+    /// Why nothing is done, in the event log: evidence for whoever looks later. Once as long as it stays so: was it
+    /// said now?
+    pub(super) async fn say(&self, key: &OperationKey, text: &str) -> Result<bool, StoreError> {
         let register = &self.dispatcher.register;
         let Some(stored) = register.read().operation(key, false).await? else {
-            return Ok(());
+            return Ok(false);
         };
         let said = stored.events.last().is_some_and(|event| event.text == text);
         if said || !stored.operation.state.is_unsettled() {
-            return Ok(());
+            return Ok(false);
         }
         let note = Note {
             key: key.clone(),
             text: text.to_owned(),
             at: self.dispatcher.clock.now(),
         };
-        register.note(note).await.map(drop)
+        register.note(note).await?;
+        Ok(true)
     }
 
     pub(super) async fn note_settled(&self, before: &Operation, ended: bool) {

@@ -403,3 +403,42 @@ async fn a_backlog_is_asked_about_again_and_again_within_its_window() {
         assert!(is_completed(&stored), "{:?}", stored.events);
     }
 }
+
+/// A resource lets eight be worked on. Those that stand first are held back for as long as the config is what it is;
+/// the one behind them gets its turn all the same.
+// On one thread a page is gone through before anybody works.
+#[tokio::test]
+async fn those_that_cannot_be_settled_keep_nobody_behind_them_waiting() {
+    let referring = FENCED.replace(
+        "        once:",
+        "        reference: [ { header: X-Op } ]\n        once:",
+    );
+    assert_ne!(referring, FENCED);
+    let upstream = Answering::at_once();
+    let first: Vec<String> = (0..16).map(|number| format!("k-{number}")).collect();
+    let memory = left_behind(upstream.address, &referring, &first).await;
+    let before = Bench::before(
+        &[upstream.address],
+        FENCED,
+        memory.clone(),
+        Box::new(|_| ()),
+    );
+    before.intend(0, "behind").await;
+    let bench = next(&memory, upstream.address, FENCED, no_fate());
+    let pace = Pace {
+        pass_every: Duration::from_millis(20),
+        ..Pace::default()
+    };
+    let gateways = Gateways::new(bench.gateways.iter().map(Arc::clone));
+    let reconciler = Reconciler::paced(bench.dispatcher.clone(), Arc::new(gateways), pace);
+    reconciler.start();
+    let stored = until(&bench, "behind", |stored| {
+        !stored.operation.state.is_in_doubt()
+    })
+    .await;
+    assert!(is_completed(&stored), "{stored:?}");
+    for id in &first {
+        let held_back = until(&bench, id, |stored| says(stored, "held back") > 0).await;
+        assert!(held_back.operation.state.is_in_doubt());
+    }
+}
