@@ -40,7 +40,7 @@
 //! | step | needs | does |
 //! |---|---|---|
 //! | `send_again` | `idempotent`, a key with a `lifetime` | sends the stored bytes again under the same key |
-//! | `send_again` | `conditional`, a request with its condition | sends the stored bytes again with it |
+//! | `send_again` | `conditional`, a request with its condition | sends the stored bytes again with it, within an hour |
 //! | `look_up` | `query` | asks; changes nothing at the upstream |
 //! | `compare` | `conditional` | asks what is there now; for PUT |
 //! | `void` | `idempotent` | has whatever was done under the key undone |
@@ -95,8 +95,10 @@
 //! over, whoever asks. 2xx: applied. 412: not known, since the first attempt may be what the condition met; a
 //! `compare` before it tells. Under a fence like any resend: not past a newer operation, not after a cancel; without
 //! one PUT, PATCH and DELETE are never sent again unattended. What stood there, was replaced, and stands there once
-//! more (ABA) meets a condition twice: versions that never come back, ETags of a version and not of content, are
-//! proof against that.
+//! more (ABA) meets a condition twice, as does what was deleted since (`If-None-Match: *`): versions that never come
+//! back, ETags of a version and not of content, are proof against that. No lifetime of a key bounds it, and so nothing
+//! is sent unattended later than an hour after it was first asked for. An attempt that is answered 2xx after another
+//! was is a *contradiction*: the condition was met twice, or is not looked at. No profile takes this step by itself.
 //!
 //! # Signed requests without their key
 //!
@@ -125,7 +127,7 @@
 //! - must name its operation (`operation`, and `principal` where the upstream has one): others are passed on and change
 //!   nothing. Where ids belong to an incarnation of their resource, several operations may have one id: the callback
 //!   is about the one whose `reference` (or key) it names; where it names none it settles none, and the event logs
-//!   of those that are unsettled say so. On a shared register such an id is looked for in the whole list;
+//!   of those that are unsettled say so;
 //! - says `applied`: that settles, also when it comes before the answer (it waits for that for five seconds), late,
 //!   twice, or when the step has had its time (but not once an undo has begun);
 //! - says `not_applied`: that counts only with `definitive: true`, if no attempt is live, and if only one was ever

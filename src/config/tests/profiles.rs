@@ -175,7 +175,7 @@ const WAYS: &[(&str, &str, &str)] = &[
         "POST /v2/checkout/orders/{order}/capture",
         "send_again look_up?",
     ),
-    ("s3", "PUT /{bucket}/{key...}", "compare send_again"),
+    ("s3", "PUT /{bucket}/{key...}", "compare"),
     ("sendgrid", "POST /v3/mail/send", ""),
     ("square", "POST /v2/payments", "send_again void"),
     ("square", "POST /v2/refunds", "send_again"),
