@@ -19,7 +19,8 @@ pub(super) async fn show(State(api): State<Api>) -> Json<StatusView> {
     let mut reasons = api.readiness.obstacles().await;
     let ready = reasons.is_empty();
     let register = known(about(&api).await, &mut reasons);
-    let counted = known(counted(&api).await, &mut reasons);
+    let counted = counted(&api, &mut reasons).await;
+    let counted = known(counted, &mut reasons);
     Json(StatusView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instance: api.register.instance().to_string(),
@@ -63,7 +64,7 @@ async fn about(api: &Api) -> Result<RegisterView, String> {
     Ok(RegisterView::of(about))
 }
 
-async fn counted(api: &Api) -> Result<CountedView, String> {
+async fn counted(api: &Api, reasons: &mut Vec<String>) -> Result<CountedView, String> {
     let last = OperationQuery {
         limit: 1,
         ..OperationQuery::default()
@@ -76,8 +77,11 @@ async fn counted(api: &Api) -> Result<CountedView, String> {
     let looker = api.looker();
     let walked = match &api.reconciler {
         Some(reconciler) => reconciler.key_lifetime_left(&pressing, &looker.now),
-        // Nobody runs there who would have walked.
-        None => bounded(least_of_all(register, &looker.now)).await?,
+        // Nobody runs there who would have walked. What was counted is told also where that takes too long.
+        None => {
+            let walked = bounded(least_of_all(register, &pressing, &looker.now)).await;
+            known(walked, reasons).flatten()
+        }
     };
     let pressing = PressingView::of(&pressing, walked, &looker.now);
     Ok(CountedView::of(&summary, &pressing, newest, &looker))

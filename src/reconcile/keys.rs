@@ -78,7 +78,14 @@ impl Reconciler {
 }
 
 /// The same at once, where nobody walks: beside a register that no instance runs on.
-pub async fn least_of_all(read: &dyn Backend, now: &Moment) -> Result<Option<Millis>, StoreError> {
+pub async fn least_of_all(
+    read: &dyn Backend,
+    pressing: &Pressing,
+    now: &Moment,
+) -> Result<Option<Millis>, StoreError> {
+    if is_all(pressing) {
+        return Ok(None);
+    }
     let mut walk = Walk::default();
     while !walk.page(read, now).await? {}
     Ok(walk.least.map(|key| key.left(now)))
@@ -151,10 +158,13 @@ mod tests {
         let seen = seen.map(|key| key.left(&now)).min();
         assert_eq!(seen, Some(Millis(86_400_000 - 600_000)));
         assert!(!is_all(&pressing));
-        let least = least_of_all(register.read(), &now).await.unwrap();
+        let least = least_of_all(register.read(), &pressing, &now).await.unwrap();
         assert_eq!(least, Some(Millis(3_000_000)));
         // Nobody walks where whoever asks sees them all.
         let few = self::register(LOOKED_AT - 1).await;
-        assert!(is_all(&few.read().pressing().await.unwrap()));
+        let few_pressing = few.read().pressing().await.unwrap();
+        assert!(is_all(&few_pressing));
+        let least = least_of_all(few.read(), &few_pressing, &now).await.unwrap();
+        assert_eq!(least, None);
     }
 }
