@@ -99,6 +99,9 @@ pub enum Member {
     Incarnation,
 }
 
+/// So many names and indices lead into a body at most; readers of JSON give up at about twice as many.
+const DEEPEST: usize = 64;
+
 /// A parsed RFC 6901 pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPointer(Vec<String>);
@@ -212,17 +215,15 @@ pub(super) fn header<'a>(
 }
 
 impl JsonPointer {
-    /// Reads `/order/id`. `None` if it does not start with `/` or holds a `~` that is no escape. The
-    /// empty pointer is the whole body.
+    /// Reads `/order/id`. `None` if it does not start with `/`, holds a `~` that is no escape, or leads deeper than
+    /// bodies that anybody reads are nested. The empty pointer is the whole body.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self(Vec::new()));
         }
         let rest = text.strip_prefix('/')?;
-        rest.split('/')
-            .map(unescape)
-            .collect::<Option<_>>()
-            .map(Self)
+        let tokens = rest.split('/').map(unescape).collect::<Option<Vec<_>>>()?;
+        (tokens.len() <= DEEPEST).then_some(Self(tokens))
     }
 
     /// Names and indices from the outermost on, unescaped.

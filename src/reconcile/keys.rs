@@ -158,7 +158,9 @@ mod tests {
         let seen = seen.map(|key| key.left(&now)).min();
         assert_eq!(seen, Some(Millis(86_400_000 - 600_000)));
         assert!(!is_all(&pressing));
-        let least = least_of_all(register.read(), &pressing, &now).await.unwrap();
+        let least = least_of_all(register.read(), &pressing, &now)
+            .await
+            .unwrap();
         assert_eq!(least, Some(Millis(3_000_000)));
         // Nobody walks where whoever asks sees them all.
         let few = self::register(LOOKED_AT - 1).await;

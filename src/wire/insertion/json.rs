@@ -87,20 +87,31 @@ fn put(content: &[u8], at: usize, rest: &[String], text: &str) -> Result<Vec<u8>
 
 /// `"a":{"b":"text"}`. An array that is lacking is not made: of what else would its element consist?
 fn member(names: &[String], text: &str) -> Result<String, Why> {
-    let (name, deeper) = names.split_first().ok_or(Why::Present)?;
-    if deeper.iter().any(|name| is_index(name)) {
+    let (innermost, outer) = names.split_last().ok_or(Why::Present)?;
+    if names.iter().skip(1).any(|name| is_index(name)) {
         return Err(Why::NoElement);
     }
-    let value = if deeper.is_empty() {
-        quoted(text)?
-    } else {
-        format!("{{{}}}", member(deeper, text)?)
-    };
-    Ok(format!("{}:{value}", quoted(name)?))
+    let mut member = String::new();
+    for name in outer {
+        member.push_str(&quoted(name)?);
+        member.push_str(":{");
+    }
+    member.push_str(&quoted(innermost)?);
+    member.push(':');
+    member.push_str(&quoted(text)?);
+    member.extend(outer.iter().map(|_| '}'));
+    Ok(member)
 }
 
+/// Would it be one, to whoever takes it for one? Nobody is to tell it from a name by its zeros.
 fn is_index(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// RFC 6901: no sign, no leading zeros.
+fn index(text: &str) -> Option<usize> {
+    let index: usize = text.parse().ok()?;
+    (index.to_string() == text).then_some(index)
 }
 
 fn quoted(text: &str) -> Result<String, Why> {
@@ -151,7 +162,7 @@ impl Cursor<'_> {
 
     /// From an array to an element; `false`: it has none of that number.
     fn enter_element(&mut self, number: &str) -> Result<bool, Why> {
-        let Some(mut left) = number.parse::<usize>().ok().filter(|_| is_index(number)) else {
+        let Some(mut left) = index(number) else {
             return Ok(false);
         };
         self.step();

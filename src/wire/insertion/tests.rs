@@ -110,6 +110,29 @@ fn refuses(insert: &Insert, request: &StoredRequest, part: &str) {
     assert!(said.contains(part), "{said}");
 }
 
+/// What is no index to a reader is none to us: it would not find what was put in there.
+#[test]
+fn an_index_is_written_in_one_way() {
+    let body = r#"{"a":[{"c":1}]}"#;
+    let put = content(pointer("/a/0/b"), &typed(JSON, body));
+    assert_eq!(put.as_deref(), Ok(r#"{"a":[{"b":"k","c":1}]}"#));
+    for index in ["00", "01", "+0", "-"] {
+        let to = pointer(&format!("/a/{index}/b"));
+        let said = content(to, &typed(JSON, body)).unwrap_err();
+        assert!(said.contains("no such element"), "{index}: {said}");
+    }
+}
+
+/// However deep a pointer may lead, the objects on its way are made, and read again.
+#[test]
+fn what_is_lacking_is_made_as_deep_as_a_pointer_leads() {
+    let deepest = "/a".repeat(64);
+    let put = content(pointer(&deepest), &typed(JSON, "{}")).unwrap();
+    let read: serde_json::Value = serde_json::from_str(&put).unwrap();
+    assert_eq!(read.pointer(&deepest).unwrap(), "k");
+    assert_eq!(JsonPointer::parse(&"/a".repeat(65)), None);
+}
+
 #[test]
 fn a_member_is_put_at_the_front_and_nothing_else_is_touched() {
     for (body, expected) in [
