@@ -75,13 +75,12 @@ async fn counted(api: &Api, reasons: &mut Vec<String>) -> Result<CountedView, St
     let page = bounded(register.operations(&last)).await?;
     let newest = page.operations.first();
     let looker = api.looker();
-    let walked = match &api.reconciler {
-        Some(reconciler) => reconciler.key_lifetime_left(&pressing, &looker.now),
+    let walked = if let Some(reconciler) = &api.reconciler {
+        reconciler.key_lifetime_left(&pressing, &looker.now)
+    } else {
         // Nobody runs there who would have walked. What was counted is told also where that takes too long.
-        None => {
-            let walked = bounded(least_of_all(register, &pressing, &looker.now)).await;
-            known(walked, reasons).flatten()
-        }
+        let walked = bounded(least_of_all(register, &pressing, &looker.now)).await;
+        known(walked, reasons).flatten()
     };
     let pressing = PressingView::of(&pressing, walked, &looker.now);
     Ok(CountedView::of(&summary, &pressing, newest, &looker))
