@@ -27,7 +27,6 @@ use crate::expression::Member;
 use crate::protocol::ids::{AttemptId, InstanceId, Principal, UpstreamId};
 use crate::protocol::operation::{IdentityOrigin, Operation};
 use crate::protocol::outcome::StoredRequest;
-use crate::protocol::steps::SettleStep;
 
 /// An attempt that is none.
 const NOBODY: AttemptId = AttemptId {
@@ -109,8 +108,7 @@ impl<'a> Judge<'a> {
             .before
             .and_then(|it| upstream(it, &operation.key.upstream));
         let mut changes = Vec::new();
-        let acts = |(_, step): (_, &SettleStep)| !matches!(step, SettleStep::Callback(_));
-        if operation.state.is_unsettled() && operation.settle.steps.iter().any(acts) {
+        if operation.state.is_unsettled() && operation.settle.steps.read_request() {
             changes.extend(sent_otherwise(router.upstream(), before, operation));
         }
         match request.and_then(|request| self.identified_again(router, before, operation, request))
@@ -246,35 +244,43 @@ fn sent_otherwise(
 ) -> Vec<Change> {
     let mut changes = Vec::new();
     // Where the record says by which effect's rules it went out, those count.
-    let effect = operation.settle.way.as_ref().map(|way| &way.effect);
-    let of_effect = |config: &Upstream| {
-        let named = effect.and_then(|effect| config.protect_named(effect));
-        named.map_or_else(|| config.key.clone(), |named| named.insert.key.clone())
+    let way = operation.settle.way.as_ref();
+    let rules_in = |config: &Upstream| {
+        let named = way.and_then(|way| config.protect_named(&way.effect));
+        named.map(|named| Arc::clone(&named.insert))
     };
-    match (operation.settle.key, &of_effect(after)) {
+    let key_in = |config: &Upstream| match rules_in(config) {
+        Some(own) => own.key.clone(),
+        None => config.key.clone(),
+    };
+    let is_put_in = |placing| match rules_in(after) {
+        Some(own) => own.placing() == placing,
+        None => after.placings().any(|it| it == placing),
+    };
+    match (operation.settle.key, &key_in(after)) {
         (None, _) => {}
         (Some(_), None) => changes.push(Change::KeyGone),
         (Some(own), Some(rule)) => {
             let from_caller = operation.origin == IdentityOrigin::Caller;
             let other_value = from_caller && own.value != rule.policy.value;
-            let before = before.and_then(of_effect);
+            let before = before.and_then(key_in);
             if other_value || before.is_some_and(|it| it.slot != rule.slot) {
                 changes.push(Change::KeyOther);
             } else if let Some(placing) = own.placing
-                && !after.placings().any(|it| it == placing)
+                && !is_put_in(placing)
             {
                 changes.push(Change::Otherwise);
             }
         }
     }
     // Texts are put in beside a key, and where there is none.
-    if let Some(way) = &operation.settle.way
+    if let Some(way) = way
         && changes.is_empty()
-        && !after.placings().any(|it| it == way.placing)
+        && !is_put_in(way.placing)
     {
         changes.push(Change::Otherwise);
     }
-    let of_record = operation.settle.way.as_ref().map(|way| way.destination);
+    let of_record = way.map(|way| way.destination);
     let from = of_record.or_else(|| before.map(Upstream::destination));
     if from.is_some_and(|from| from != after.destination()) {
         changes.push(Change::Elsewhere);

@@ -412,3 +412,26 @@ fn the_key_that_a_resend_goes_under() {
     operation.state = State::NotApplied(WhyNot::Said(Provenance::Operator));
     assert_eq!(judged(&gone, &(operation, request))[1], []);
 }
+
+/// The upstream's key, and another effect's, are what they were; that of its own effect is not.
+#[test]
+fn what_its_own_effect_puts_in_counts() {
+    let other = |fields: &str| {
+        changed(
+            "      - on: PUT",
+            &format!("        {fields}\n      - on: PUT"),
+        )
+    };
+    let key = other("key: { header: Other-Key, lifetime: 24h }");
+    let reference = other("reference: [ { header: X-Op } ]");
+    let paid = payment();
+    for changes in [judged(&key, &paid), judged(&reference, &paid)].concat() {
+        let tells = changes.iter().any(Change::sends_otherwise);
+        assert!(tells, "{changes:?}");
+    }
+    for after in [key, reference] {
+        for changes in judged(&after, &statement()) {
+            assert!(!changes.iter().any(Change::sends_otherwise), "{changes:?}");
+        }
+    }
+}
