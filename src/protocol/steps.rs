@@ -140,6 +140,12 @@ impl Steps {
         })
     }
 
+    /// The first of them that asks, if one does.
+    pub fn first_question(&self) -> Option<StepIndex> {
+        let mut steps = self.iter();
+        steps.find_map(|(index, step)| step.question().map(|_| index))
+    }
+
     /// In order, each with its index.
     pub fn iter(&self) -> impl Iterator<Item = (StepIndex, &SettleStep)> {
         (0..).map(StepIndex).zip(&*self.0)

@@ -13,7 +13,6 @@ use super::ids::OperationKey;
 use super::operation::{Operation, Parked, State};
 use super::plan::{self, Licence};
 use super::settling::Quiet;
-use super::steps::Steps;
 use super::time::Moment;
 use super::view::View;
 
@@ -52,7 +51,7 @@ pub(super) fn take_up(view: &View, taking: &TakeUp) -> Decision {
         State::Completed(_) | State::NotApplied(_) => {
             return say(TakenUp::Settled(Some(before.state.clone())));
         }
-        State::NeedsAttention(_) if !asks(&before.settle.steps) => {
+        State::NeedsAttention(_) if before.settle.steps.first_question().is_none() => {
             let (fence, lease) = (view.fence.as_ref(), &view.lease);
             let room = plan::room_for(before, fence, lease, &taking.at, Licence::None);
             return say(TakenUp::NothingToAsk(room.err()));
@@ -79,10 +78,6 @@ pub(super) fn take_up(view: &View, taking: &TakeUp) -> Decision {
     Decision { changes, reply }
 }
 
-fn asks(steps: &Steps) -> bool {
-    steps.iter().any(|(_, step)| step.question().is_some())
-}
-
 fn is_taken_up_by(operation: &Operation, taking: &TakeUp) -> bool {
     let taken_up = operation.settling.taken_up.as_ref();
     taken_up.is_some_and(|taken_up| taken_up.sights().contains(&taking.at))
@@ -99,10 +94,7 @@ fn begin_anew(operation: &mut Operation, taking: &TakeUp) {
         // known by the one, and a question that was on its way is no second sample by the other.
     }
     // Its first question has its turn at once; the others when theirs comes.
-    let mut steps = operation.settle.steps.iter();
-    let first = steps.find_map(|(index, step)| step.question().map(|_| index));
-    drop(steps);
-    if let Some(first) = first {
+    if let Some(first) = operation.settle.steps.first_question() {
         operation.has_its_turn(first, taking.at);
     }
     operation.state = State::Uncertain;
