@@ -2,8 +2,8 @@
 //!
 //! What always holds: a question goes to the upstream of the intent, with the credential of the intent; the
 //! config's own stands in only where that one was refused or is not kept, and sees the same account. What is
-//! recorded says when it was asked, *before* the question left. An upstream that cannot be reached uses nothing up; whatever else
-//! happens is a finding, at worst "not known", with its reason.
+//! recorded says when it was asked, *before* the question left. An upstream that cannot be reached uses nothing
+//! up; whatever else happens is a finding, at worst "not known", with its reason.
 //!
 //! What it does not do: count findings (`protocol::weigh`), or look into answers (`wire::findings`).
 
@@ -27,7 +27,7 @@ use crate::wire::question::{Asked, Bearing};
 
 use super::Reconciler;
 use super::steps::AWAY;
-use super::way::{is_elsewhere, is_put_in_as};
+use super::way::is_otherwise;
 
 /// What a question came to.
 pub(super) enum Came {
@@ -304,7 +304,7 @@ pub(super) fn ready(
         let protect = protect.ok_or(NotKnown::NotConfigured)?;
         (Arc::clone(protect), None::<(_, PathParams)>)
     };
-    if is_elsewhere(operation, &gateway.config) || !is_put_in_as(operation, &protect.insert) {
+    if is_otherwise(operation, &gateway.config, &protect.insert) {
         return Err(NotKnown::NotConfigured);
     }
     let rule = protect.insert.key.as_ref();

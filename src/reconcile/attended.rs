@@ -9,7 +9,7 @@
 
 use super::Reconciler;
 use super::resending::OTHERWISE;
-use super::way::{is_elsewhere, is_put_in_as};
+use super::way::is_otherwise;
 use crate::protocol::command::{Attended, Resend};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Operation, Parked, State};
@@ -99,7 +99,7 @@ impl Reconciler {
         let Some((request, load)) = self.loaded(gateway, key).await? else {
             return Ok(Attending::Forbidden(Parked::RequestNotKept));
         };
-        if is_elsewhere(operation, &gateway.config) || !is_put_in_as(operation, load.insert()) {
+        if is_otherwise(operation, &gateway.config, load.insert()) {
             return Ok(Attending::HeldBack(OTHERWISE));
         }
         let connection = match gateway.pool.reserve().await {

@@ -8,7 +8,7 @@
 
 use super::Reconciler;
 use super::steps::{After, SOON};
-use super::way::{is_elsewhere, is_put_in_as};
+use super::way::is_otherwise;
 use crate::dispatch::attempt::Report;
 use crate::dispatch::gateway::{Gateway, Load};
 use crate::protocol::command::Resend;
@@ -35,7 +35,7 @@ impl Reconciler {
             }
             return Ok(After::Unfit);
         };
-        if is_elsewhere(operation, &gateway.config) || !is_put_in_as(operation, load.insert()) {
+        if is_otherwise(operation, &gateway.config, load.insert()) {
             self.hold_back(key, OTHERWISE).await?;
             return Ok(After::Done);
         }

@@ -6,11 +6,9 @@
 //!
 //! What it does not do: decide whether it may (`protocol::undo`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::config::Undo;
 use crate::dispatch::gateway::Gateway;
 use crate::protocol::finding::NotKnown;
 use crate::protocol::operation::{Effect, Operation};
@@ -34,6 +32,10 @@ const NOT_SAID: &str = "held back: the config in force does not say how to undo 
 /// A request that undoes, found out before an undo begins: one that has begun forbids everything else.
 struct Prepared {
     ready: Ready,
+    /// What the config calls it.
+    name: String,
+    /// Longest content of an answer, in bytes.
+    most: usize,
     first: Outbound,
     /// The same with the config's own credential, where it may stand in.
     second: Option<Outbound>,
@@ -79,11 +81,9 @@ impl Reconciler {
                 Ok(After::Later(SOON))
             }
             Voiding::Granted(permit) => {
-                let end = self.undone(gateway, &prepared, step, &permit, connection, &operation);
-                let receipt = {
-                    let end = end.await;
-                    permit.finish(end)
-                };
+                let end = self.undone(gateway, prepared, &permit, connection, &operation);
+                let end = end.await;
+                let receipt = permit.finish(end);
                 self.record_undo(&operation, &receipt).await?;
                 Ok(match receipt.end() {
                     // It used nothing up, so nothing else makes a pause.
@@ -102,16 +102,12 @@ impl Reconciler {
     async fn undone(
         &self,
         gateway: &Gateway,
-        prepared: &Prepared,
-        step: StepIndex,
+        prepared: Prepared,
         permit: &VoidPermit,
         connection: Reserved,
         operation: &Operation,
     ) -> VoidEnd {
-        let Some(undo) = undo_of(&prepared.ready, operation, step) else {
-            return VoidEnd::NotSent(Unsent::Unfit);
-        };
-        let answer = self.heard(gateway, prepared, permit, connection, undo.answer_limit);
+        let answer = self.heard(gateway, &prepared, permit, connection);
         let answer = match answer.await {
             Ok(answer) => answer,
             Err(Unheard::NotSent(why)) => return VoidEnd::NotSent(why),
@@ -123,9 +119,8 @@ impl Reconciler {
         if clock::boottime() > latest.after(gateway.config.timeouts.response) {
             return VoidEnd::Unclear(NotKnown::Unanswered);
         }
-        let ready = &prepared.ready;
-        let (asked, protect) = (Arc::clone(&ready.asked), Arc::clone(&ready.protect));
-        let name = undo.name.clone();
+        let Prepared { ready, name, .. } = prepared;
+        let (asked, protect) = (ready.asked, ready.protect);
         let said = look_into(move || match protect.asking.undo(&name) {
             Some(undo) => findings::of_undo(undo, &asked, &answer),
             None => Err(NotKnown::NotConfigured),
@@ -144,8 +139,8 @@ impl Reconciler {
         prepared: &Prepared,
         permit: &VoidPermit,
         connection: Reserved,
-        most: usize,
     ) -> Result<Answer, Unheard> {
+        let most = prepared.most;
         let first = connection.undo(permit, prepared.first.clone(), most).await;
         let first = self.note_heard(gateway, first)?;
         let Some(second) = prepared.second.as_ref().filter(|_| is_refused(&first)) else {
@@ -232,7 +227,8 @@ fn prepared(
     step: StepIndex,
 ) -> Option<Prepared> {
     let ready = ready(gateway, operation, request).ok()?;
-    let undo = undo_of(&ready, operation, step)?;
+    let policy = operation.settle.steps.at(step).and_then(SettleStep::void)?;
+    let undo = ready.protect.asking.undo(policy.name.as_str())?;
     let outbound = |bearing| {
         let header = ready.key_header.as_ref();
         let request = ready.asked.question(&undo.query, bearing, None, header);
@@ -243,14 +239,12 @@ fn prepared(
         first == Bearing::Stored && may_stand_in(gateway, &ready, undo.query.credential.as_ref());
     let second = has_second.then(|| outbound(Bearing::StandIn)).flatten();
     let first = outbound(first)?;
+    let (name, most) = (undo.name.clone(), undo.answer_limit);
     Some(Prepared {
         ready,
+        name,
+        most,
         first,
         second,
     })
-}
-
-fn undo_of<'r>(ready: &'r Ready, operation: &Operation, step: StepIndex) -> Option<&'r Undo> {
-    let policy = operation.settle.steps.at(step).and_then(SettleStep::void)?;
-    ready.protect.asking.undo(policy.name.as_str())
 }

@@ -9,14 +9,19 @@
 use crate::config::{Insert, Upstream};
 use crate::protocol::operation::{IdentityOrigin, Operation};
 
+/// Would its requests go elsewhere now, or with other texts in them, or under another key or none?
+pub(super) fn is_otherwise(operation: &Operation, now: &Upstream, insert: &Insert) -> bool {
+    is_elsewhere(operation, now) || !is_put_in_as(operation, insert)
+}
+
 /// Is its upstream at another place now? Records that are older do not say where it was.
-pub(super) fn is_elsewhere(operation: &Operation, now: &Upstream) -> bool {
+fn is_elsewhere(operation: &Operation, now: &Upstream) -> bool {
     let way = operation.settle.way.as_ref();
     way.is_some_and(|way| way.destination != now.destination())
 }
 
 /// Would the same texts go to the same places of its request, and the same key?
-pub(super) fn is_put_in_as(operation: &Operation, now: &Insert) -> bool {
+fn is_put_in_as(operation: &Operation, now: &Insert) -> bool {
     let of_key = operation.settle.key.and_then(|key| key.placing);
     let before = operation.settle.way.as_ref().map(|way| way.placing);
     let is_placed = before
