@@ -24,6 +24,7 @@ use super::time::*;
 use super::view::{Living, Record as Standing, TwinNote, Unsettled, View};
 use super::void::*;
 
+use ask::Ask;
 use evidence::{answer, applied, lost, not_sent, timed_out};
 
 const OWN: InstanceId = InstanceId(7);
@@ -367,26 +368,6 @@ impl World {
     }
 }
 
-/// A request, said shortly.
-#[derive(Clone)]
-pub(super) struct Ask {
-    id: &'static str,
-    token: TokenField,
-    acquisition: Option<&'static str>,
-    sequence: Option<u64>,
-    source: &'static str,
-    payload: u8,
-    fingerprint_key: u32,
-    credentialed: bool,
-    blind_retry: Option<Millis>,
-    origin: IdentityOrigin,
-    follows_incarnation: bool,
-    fenced: bool,
-    conditional: bool,
-    reserved: bool,
-    policy: Policy,
-}
-
 fn token(text: &str) -> FencingToken {
     FencingToken::parse(text).unwrap()
 }
@@ -431,107 +412,6 @@ fn opaque() -> SettlePolicy {
     }
 }
 
-impl Ask {
-    /// A fenced, strict effect of an idempotent upstream under an id of its own.
-    fn fenced(id: &'static str, with: &str) -> Self {
-        let mut ask = Self::plain(id);
-        ask.fenced = true;
-        ask.token = TokenField::Token(token(with));
-        ask.policy.fence = Some(FencePolicy {
-            token: TokenMode::Require,
-            per_generation: PerGeneration::Many,
-            require: Ownership::NotOlder,
-            if_older_unsettled: IfOlderUnsettled::Wait(Millis(10_000)),
-            if_twin: IfTwin::Refuse,
-            max_step: None,
-        });
-        ask
-    }
-
-    /// An unfenced effect that commutes.
-    fn plain(id: &'static str) -> Self {
-        Self {
-            id,
-            token: TokenField::Absent,
-            acquisition: None,
-            sequence: None,
-            source: "caller",
-            payload: 1,
-            fingerprint_key: 1,
-            credentialed: false,
-            blind_retry: None,
-            origin: IdentityOrigin::Caller,
-            follows_incarnation: false,
-            fenced: false,
-            conditional: false,
-            reserved: true,
-            policy: Policy {
-                fence: None,
-                order: Order::Strict,
-                settle: idempotent(),
-                timeouts: Timeouts {
-                    dispatch: Millis(5_000),
-                    connect: Millis(5_000),
-                    response: Millis(30_000),
-                },
-                keep_request: true,
-            },
-        }
-    }
-
-    fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
-        let mut other = self.clone();
-        change(&mut other);
-        other
-    }
-
-    fn fence_policy(&mut self) -> &mut FencePolicy {
-        self.policy.fence.as_mut().unwrap()
-    }
-
-    fn payload(&self, payload: u8) -> Self {
-        self.with(|ask| ask.payload = payload)
-    }
-
-    fn key(&self) -> OperationKey {
-        key(self.id)
-    }
-
-    fn command(&self, attempt: AttemptId, at: Moment) -> Admit {
-        Admit {
-            key: self.key(),
-            follows_incarnation: self.follows_incarnation,
-            origin: self.origin,
-            meaning: Fingerprint {
-                key: self.fingerprint_key,
-                form: 1,
-                digest: [self.payload; 32],
-            }
-            .into(),
-            credentialed: self.credentialed,
-            blind_retry: self.blind_retry,
-            presented: self.fenced.then(|| Presented {
-                resource: resource(),
-                token: self.token,
-                source: TokenSource::new(self.source),
-                acquisition: self.acquisition.map(AcquisitionId::new),
-                sequence: self.sequence.map(|n| Sequence::from_value(n).unwrap()),
-            }),
-            policy: Arc::new(self.policy.clone()),
-            request: Arc::new(StoredRequest {
-                method: Bytes::from_static(b"PUT"),
-                target: Bytes::from_static(b"/"),
-                fields: Vec::new(),
-                body: Bytes::from(vec![self.payload]),
-            }),
-            conditional: self.conditional,
-            attempt,
-            at,
-            reserved: self.reserved,
-        }
-    }
-}
-
 fn resource() -> ResourceKey {
     ResourceKey {
         tenant: Tenant::new("t"),
@@ -561,10 +441,12 @@ fn is_stale(ruling: &Ruling) -> bool {
 }
 
 mod admission;
+mod ask;
 mod attended;
 mod company;
 mod evidence;
 mod finding;
+mod forms;
 mod life;
 mod meaning;
 mod planned;
