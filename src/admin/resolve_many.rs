@@ -168,6 +168,7 @@ fn foreseen(api: &Api, operation: &Operation, verdict: &Verdict) -> Result<Strin
         | Reply::Voided(_)
         | Reply::TakenUp(_)
         | Reply::Steered(_)
+        | Reply::Leased(_)
         | Reply::Noted(_) => Err(Problem::broke_off("the operation")),
     }
 }

@@ -163,6 +163,7 @@ impl Tables {
             | Command::Resolve(_)
             | Command::Note(_) => found.and_then(resource_of),
             Command::Steer(steer) => Some(steer.resource.clone()),
+            Command::Lease(leasing) => Some(leasing.resource.clone()),
         };
         View {
             fence: resource

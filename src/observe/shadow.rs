@@ -223,6 +223,7 @@ fn judged(view: &View, admit: &Admit) -> Option<(Changes, Admission)> {
         | Reply::TakenUp(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
+        | Reply::Leased(_)
         | Reply::Noted(_) => None,
     }
 }

@@ -15,6 +15,7 @@ use super::ids::{
     AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceKey,
     Round, Sequence, TokenSource,
 };
+use super::lease::{LeaseReply, Leasing};
 use super::meaning::Meaning;
 use super::operation::{Completion, Effect, IdentityOrigin, Operation, Parked, State};
 use super::outcome::{Answer, Evidence, Provenance, StoredRequest, Verdict};
@@ -53,6 +54,8 @@ pub enum Command {
     Steer(Steer),
     /// Something was decided that concerns an operation and leaves its record as it is.
     Note(Note),
+    /// Somebody wants a lease, or to keep it, or no longer.
+    Lease(Leasing),
 }
 
 /// A caller's request for an effect.
@@ -317,6 +320,8 @@ pub enum Reply {
     Steered(Steered),
     /// To `Note`: is there such an operation?
     Noted(bool),
+    /// To `Lease`.
+    Leased(LeaseReply),
 }
 
 /// What admission decided. `would_refuse` is what `observe` lets pass.

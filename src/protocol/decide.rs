@@ -14,6 +14,7 @@ use super::command::{
 };
 use super::fence::Fence;
 use super::ids::{AttemptId, Round};
+use super::lease;
 use super::operation::{
     Attempt, AttemptEnd, Completion, Effect, KeyUse, Operation, Parked, State, WhyNot,
 };
@@ -40,6 +41,7 @@ pub fn decide(view: &View, command: &Command) -> Decision {
         Command::Voided(voided) => undo::ended(view, voided),
         Command::TakeUp(taking) => take_up::take_up(view, taking),
         Command::Resolve(resolve) => self::resolve(view, resolve),
+        Command::Lease(leasing) => lease::lease(view, leasing),
         Command::Steer(steer) => steer::steer(view, steer),
         Command::Note(note) => self::note(view, note),
     }

@@ -14,7 +14,7 @@ use super::ids::{
     AcquisitionId, AdmissionNumber, FencingToken, Incarnation, OperationKey, ResourceKey, Sequence,
     TokenSource,
 };
-use super::lease::LeaseFacts;
+use super::lease::{Lease, LeaseFacts, OWN_SOURCE};
 use super::policy::{FencePolicy, Order, TokenMode};
 use super::rejection::{Rejection, UnknownToken};
 use super::time::Moment;
@@ -49,6 +49,10 @@ pub struct Fence {
     pub latest: Latest,
     /// What persons did to it, oldest first: the last few. No rule reads them.
     pub interventions: Arc<[Intervention]>,
+    /// The last token that the register's own source issued.
+    pub issued: Option<FencingToken>,
+    /// The lease that the register keeps on it; expired or not.
+    pub lease: Option<Lease>,
 }
 
 /// What a person did to a resource.
@@ -121,6 +125,8 @@ impl Fence {
             cut_off: AdmissionNumber::default(),
             latest: Latest::default(),
             interventions: Arc::default(),
+            issued: None,
+            lease: None,
         }
     }
 
@@ -190,6 +196,7 @@ impl Fence {
         if lease
             .issued
             .is_some_and(|issued| token.generation() > issued)
+            || self.never_issued(token, presented)
         {
             return Some(UnknownToken::NeverIssued);
         }
@@ -207,6 +214,11 @@ impl Fence {
             .as_ref()
             .is_some_and(|source| *source != presented.source);
         other.then_some(UnknownToken::OtherSource)
+    }
+
+    /// Would it be the register's own token, which it knows nothing of?
+    fn never_issued(&self, token: FencingToken, presented: &Presented) -> bool {
+        presented.source.as_str() == OWN_SOURCE && self.issued.is_none_or(|issued| token > issued)
     }
 
     /// An absent acquisition is accepted until one was named.

@@ -11,7 +11,7 @@ use super::decide::decide;
 use super::fence::Fence;
 use super::finding::*;
 use super::ids::*;
-use super::lease::LeaseFacts;
+use super::lease::{Lease, LeaseFacts, LeaseReply, Leasing, OWN_SOURCE, Sight, Wish};
 use super::operation::*;
 use super::outcome::*;
 use super::plan::{self, Step};
@@ -116,7 +116,9 @@ impl World {
                 });
                 (key.clone(), resource)
             }
-            Command::Steer(Steer { resource, .. }) => (key("-"), Some(resource.clone())),
+            Command::Steer(Steer { resource, .. }) | Command::Lease(Leasing { resource, .. }) => {
+                (key("-"), Some(resource.clone()))
+            }
         };
         let twin = self.twins.get(&key);
         let mut unsettled: Vec<(AdmissionNumber, Unsettled)> = self
@@ -447,6 +449,7 @@ mod company;
 mod evidence;
 mod finding;
 mod forms;
+mod leases;
 mod life;
 mod meaning;
 mod planned;

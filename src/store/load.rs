@@ -76,6 +76,9 @@ pub(super) fn view<R: Rows>(
         Command::Note(note) => {
             view.record = operation(rows, &note.key)?;
         }
+        Command::Lease(leasing) => {
+            view.fence = rows.fence(&leasing.resource)?;
+        }
         Command::Steer(steer) => {
             view.fence = rows.fence(&steer.resource)?;
             view.unsettled = rows.unsettled(&steer.resource)?;

@@ -36,6 +36,7 @@ use crate::protocol::command::{
 use crate::protocol::fence::Fence;
 use crate::protocol::finding::{Finding, Weighed};
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
+use crate::protocol::lease::{LeaseReply, Leasing};
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::StoredRequest;
 use crate::protocol::start::Start;
@@ -460,6 +461,14 @@ impl Register {
     pub async fn resolve(&self, resolve: Resolve) -> Result<Resolved, StoreError> {
         match self.backend.apply(Command::Resolve(resolve)).await? {
             Reply::Resolved(resolved) => Ok(resolved),
+            other => Err(mismatched(&other)),
+        }
+    }
+
+    /// Acquires, renews or releases a lease.
+    pub async fn lease(&self, leasing: Leasing) -> Result<LeaseReply, StoreError> {
+        match self.backend.apply(Command::Lease(leasing)).await? {
+            Reply::Leased(leased) => Ok(leased),
             other => Err(mismatched(&other)),
         }
     }

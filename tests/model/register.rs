@@ -19,7 +19,7 @@ use fencepost::protocol::ids::{
     AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationId,
     OperationKey, Principal, ResourceKey, ResourceName, Sequence, Tenant, TokenSource, UpstreamId,
 };
-use fencepost::protocol::lease::{LeaseFacts, LiveLease};
+use fencepost::protocol::lease::{LeaseFacts, Leasing, LiveLease};
 use fencepost::protocol::operation::{AttemptEnd, IdentityOrigin, Operation, State};
 use fencepost::protocol::outcome::{Answer, StoredRequest, Verdict};
 use fencepost::protocol::start::Start;
@@ -257,6 +257,9 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
                 .record(Name::of(key))
                 .and_then(|record| record.request)
                 .map(|form| (*names.requests[usize::from(form)]).clone());
+        }
+        Command::Lease(Leasing { resource, .. }) => {
+            view.fence = world.fences[number_of(&resource.name)].as_deref().cloned();
         }
         Command::Steer(Steer { resource, .. }) => {
             view.fence = world.fences[number_of(&resource.name)].as_deref().cloned();

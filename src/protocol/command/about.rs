@@ -20,6 +20,7 @@ impl Command {
             | Self::TakeUp(_)
             | Self::Resolve(_)
             | Self::Steer(_)
+            | Self::Lease(_)
             | Self::Note(_) => false,
         }
     }
@@ -27,9 +28,12 @@ impl Command {
     /// Does what is decided depend on the fence?
     pub fn reads_fence(&self) -> bool {
         match self {
-            Self::Admit(_) | Self::Resend(_) | Self::Park(_) | Self::TakeUp(_) | Self::Steer(_) => {
-                true
-            }
+            Self::Admit(_)
+            | Self::Resend(_)
+            | Self::Park(_)
+            | Self::TakeUp(_)
+            | Self::Steer(_)
+            | Self::Lease(_) => true,
             Self::Record(_)
             | Self::Start(_)
             | Self::Find(_)
@@ -55,7 +59,7 @@ impl Command {
             Self::TakeUp(taking) => Some(&taking.key),
             Self::Resolve(resolve) => Some(&resolve.key),
             Self::Note(note) => Some(&note.key),
-            Self::Steer(_) => None,
+            Self::Steer(_) | Self::Lease(_) => None,
         }
     }
 }

@@ -82,6 +82,7 @@ pub(super) fn of_records(
         | Command::TakeUp(_)
         | Command::Resolve(_)
         | Command::Steer(_)
+        | Command::Lease(_)
         | Command::Note(_) => Fate::Answered,
     };
     (Box::new(fates), count)
@@ -341,6 +342,7 @@ async fn an_intent_whose_commit_is_unknown_is_uncertain_and_not_sent() {
             | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Steer(_)
+            | Command::Lease(_)
             | Command::Note(_) => Fate::Answered,
         };
         let bench = bench(&upstream, IDEMPOTENT, &memory, Box::new(fates));
@@ -379,6 +381,7 @@ async fn a_resend_whose_commit_is_unknown_is_not_made() {
         | Command::TakeUp(_)
         | Command::Resolve(_)
         | Command::Steer(_)
+        | Command::Lease(_)
         | Command::Note(_) => Fate::Answered,
     };
     let bench = bench(&upstream, FENCED, &memory, Box::new(fates));

@@ -13,6 +13,7 @@ use super::{Field, Malformed};
 use crate::protocol::command::{Event, Steering};
 use crate::protocol::fence::{Fence, Intervention, Latest};
 use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::lease::Lease;
 use crate::protocol::view::TwinNote;
 
 pub(super) fn put(fence: &Fence, writer: &mut Writer) {
@@ -30,6 +31,8 @@ pub(super) fn put(fence: &Fence, writer: &mut Writer) {
         cut_off,
         latest,
         interventions,
+        issued,
+        lease,
     } = fence;
     incarnation.put(writer);
     mark.put(writer);
@@ -43,8 +46,13 @@ pub(super) fn put(fence: &Fence, writer: &mut Writer) {
     cut_off.put(writer);
     latest.put(writer);
     // Appended in 0.2. A fence that no person touched is what it was before.
-    if !interventions.is_empty() {
+    let is_leased = issued.is_some() || lease.is_some();
+    if !interventions.is_empty() || is_leased {
         interventions.to_vec().put(writer);
+    }
+    if is_leased {
+        issued.put(writer);
+        lease.put(writer);
     }
 }
 
@@ -63,9 +71,15 @@ pub(super) fn take(reader: &mut Reader<'_>, resource: ResourceKey) -> Result<Fen
         cut_off: Field::take(reader)?,
         latest: Field::take(reader)?,
         interventions: Arc::default(),
+        issued: None,
+        lease: None,
     };
     if !reader.is_empty() {
         fence.interventions = <Vec<Intervention> as Field>::take(reader)?.into();
+    }
+    if !reader.is_empty() {
+        fence.issued = Field::take(reader)?;
+        fence.lease = Field::take(reader)?;
     }
     Ok(fence)
 }
@@ -108,6 +122,40 @@ impl Field for Intervention {
                 operator: text(reader)?.to_owned(),
                 reason: text(reader)?.to_owned(),
                 at: Field::take(reader)?,
+            })
+        })
+    }
+}
+
+impl Field for Lease {
+    fn put(&self, writer: &mut Writer) {
+        let Self {
+            acquisition,
+            holder,
+            token,
+            ttl,
+            renewals,
+            since,
+        } = self;
+        writer.part(|writer| {
+            acquisition.put(writer);
+            writer.bytes(holder.as_bytes());
+            token.put(writer);
+            ttl.put(writer);
+            renewals.put(writer);
+            since.put(writer);
+        });
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.part(|reader| {
+            Ok(Self {
+                acquisition: Field::take(reader)?,
+                holder: text(reader)?.to_owned(),
+                token: Field::take(reader)?,
+                ttl: Field::take(reader)?,
+                renewals: Field::take(reader)?,
+                since: Field::take(reader)?,
             })
         })
     }

@@ -15,6 +15,7 @@ use crate::protocol::ids::{
     AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,
     OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource, UpstreamId,
 };
+use crate::protocol::lease::Lease;
 use crate::protocol::meaning::{Grain, Members};
 use crate::protocol::operation::{
     Attempt, AttemptEnd, Completion, IdentityOrigin, KeyUse, Place, State,
@@ -82,6 +83,29 @@ fn a_fence_of_version_1() {
     let bytes = from_hex(FENCE);
     assert_eq!(decode_fence(&bytes, fence().resource), Ok(fence()));
     assert_eq!(to_hex(&encode_fence(&fence())), FENCE);
+}
+
+/// A lease stands behind what persons did, and is left alone by whoever does not know of it.
+#[test]
+fn a_fence_with_a_lease() {
+    let lease = Lease {
+        acquisition: AcquisitionId::new("7c"),
+        holder: "worker-1".to_owned(),
+        token: FencingToken::new(3, 109).unwrap(),
+        ttl: Millis(30_000),
+        renewals: 2,
+        since: moment(1),
+    };
+    let leased = Fence {
+        issued: Some(lease.token),
+        lease: Some(lease),
+        ..fence()
+    };
+    let (older, _) = FENCE.split_at(FENCE.len() - 8);
+    let text = to_hex(&encode_fence(&leased));
+    assert!(text.starts_with(older), "{text}");
+    let read = decode_fence(&from_hex(&text), leased.resource.clone());
+    assert_eq!(read, Ok(leased));
 }
 
 /// What persons did stands behind everything else; a reader that does not know of it leaves it alone.
@@ -212,6 +236,8 @@ fn fence() -> Fence {
             tokenless: AdmissionNumber(0),
         },
         interventions: std::sync::Arc::default(),
+        issued: None,
+        lease: None,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::protocol::ids::{
     UpstreamId,
 };
 use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::lease::Lease;
 use crate::protocol::meaning::{Grain, Members};
 use crate::protocol::operation::Operation;
 use crate::protocol::operation::{
@@ -278,6 +279,20 @@ fn settle() -> impl Strategy<Value = SettlePolicy> {
     })
 }
 
+fn lease() -> impl Strategy<Value = Lease> {
+    let fields = (".{0,20}", ".{0,20}", token(), any::<(u64, u64)>(), moment());
+    fields.prop_map(
+        |(acquisition, holder, token, (ttl, renewals), since)| Lease {
+            acquisition: AcquisitionId::new(acquisition),
+            holder,
+            token,
+            ttl: Millis(ttl),
+            renewals,
+            since,
+        },
+    )
+}
+
 pub(super) fn operation() -> impl Strategy<Value = Operation> {
     let origin = prop_oneof![
         Just(IdentityOrigin::Caller),
@@ -363,8 +378,9 @@ pub(super) fn fence() -> impl Strategy<Value = Fence> {
         any::<(u64, u64)>(),
         latest,
         vec(intervention(), 0..3),
+        (option::of(token()), option::of(lease())),
     );
-    fields.prop_map(|(who, held, numbers, latest, interventions)| {
+    fields.prop_map(|(who, held, numbers, latest, interventions, leased)| {
         let (tenant, name, (incarnation, closed, cancelled)) = who;
         let (mark, source, acquisition, sequence, first) = held;
         Fence {
@@ -384,6 +400,8 @@ pub(super) fn fence() -> impl Strategy<Value = Fence> {
             cut_off: AdmissionNumber(numbers.1),
             latest,
             interventions: interventions.into(),
+            issued: leased.0,
+            lease: leased.1,
         }
     })
 }

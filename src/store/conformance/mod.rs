@@ -8,6 +8,7 @@
 mod clocks;
 pub(crate) mod commands;
 mod keyless;
+mod leases;
 mod random;
 mod reading;
 mod scenarios;
@@ -229,6 +230,8 @@ against_every_backend! {
     scenarios::identities_are_compared_by_their_exact_bytes,
     scenarios::nothing_is_granted_without_a_connection,
     keyless::an_equal_request_without_a_key_finds_the_one_in_doubt,
+    leases::a_lease_outlives_the_process,
+    leases::a_lease_cuts_off_the_owner_before,
     clocks::a_suspended_machine_makes_an_intent_overdue,
     clocks::a_wall_clock_that_is_set_makes_no_intent_overdue,
     clocks::another_boot_counts_as_past,

@@ -281,6 +281,7 @@ impl Script {
             | Reply::TakenUp(_)
             | Reply::Resolved(_)
             | Reply::Steered(_)
+            | Reply::Leased(_)
             | Reply::Noted(_) => return,
         };
         self.granted.push((grant.key.clone(), grant.attempt));

@@ -460,7 +460,7 @@ pub(super) async fn rule(subject: &Subject, admit: Admit) -> Ruling {
     admitted.admission.ruling
 }
 
-async fn refusal(subject: &Subject, admit: Admit) -> Rejection {
+pub(super) async fn refusal(subject: &Subject, admit: Admit) -> Rejection {
     match rule(subject, admit).await {
         Ruling::Refused(rejection) => rejection,
         other => panic!("not refused: {other:?}"),

@@ -95,6 +95,7 @@ impl Item {
         let resource = match command {
             Command::Admit(admit) => admit.presented.as_ref().map(|shown| shown.resource.clone()),
             Command::Steer(steer) => Some(steer.resource.clone()),
+            Command::Lease(leasing) => Some(leasing.resource.clone()),
             Command::Record(_)
             | Command::Resend(_)
             | Command::Park(_)
@@ -119,7 +120,7 @@ impl Item {
             }
         }
         let touches = match command {
-            Command::Steer(_) => None,
+            Command::Steer(_) | Command::Lease(_) => None,
             Command::Admit(_)
             | Command::Record(_)
             | Command::Resend(_)
@@ -207,14 +208,19 @@ fn key_of(command: &Command, changes: &Changes, reply: &Reply) -> OperationKey {
         (Command::TakeUp(taking), _) => taking.key.clone(),
         (Command::Resolve(resolve), _) => resolve.key.clone(),
         (Command::Note(note), _) => note.key.clone(),
-        // It has none; nothing is looked up under this.
-        (Command::Steer(steer), _) => OperationKey {
-            tenant: steer.resource.tenant.clone(),
-            upstream: crate::protocol::ids::UpstreamId::new(""),
-            principal: crate::protocol::ids::Principal::None,
-            id: crate::protocol::ids::OperationId::new(""),
-            incarnation: crate::protocol::ids::Incarnation::default(),
-        },
+        (Command::Steer(steer), _) => no_operation(&steer.resource),
+        (Command::Lease(leasing), _) => no_operation(&leasing.resource),
+    }
+}
+
+/// What is about a resource has none; nothing is looked up under this.
+fn no_operation(resource: &ResourceKey) -> OperationKey {
+    OperationKey {
+        tenant: resource.tenant.clone(),
+        upstream: crate::protocol::ids::UpstreamId::new(""),
+        principal: crate::protocol::ids::Principal::None,
+        id: crate::protocol::ids::OperationId::new(""),
+        incarnation: crate::protocol::ids::Incarnation::default(),
     }
 }
 

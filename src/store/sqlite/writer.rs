@@ -459,6 +459,7 @@ impl Decided {
                 | Reply::TakenUp(_)
                 | Reply::Resolved(_)
                 | Reply::Steered(_)
+                | Reply::Leased(_)
                 | Reply::Noted(_),
             )
             | Err(_) => {}

@@ -115,6 +115,7 @@ impl Ask {
             | Command::TakeUp(_)
             | Command::Resolve(_)
             | Command::Steer(_)
+            | Command::Lease(_)
             | Command::Note(_) => false,
         }
     }
@@ -150,6 +151,7 @@ pub(super) fn granted(reply: &Reply) -> Option<&Grant> {
         | Reply::TakenUp(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
+        | Reply::Leased(_)
         | Reply::Noted(_) => None,
     }
 }
@@ -169,6 +171,7 @@ pub(super) fn begun(reply: &Reply) -> Option<AttemptId> {
         | Reply::TakenUp(_)
         | Reply::Resolved(_)
         | Reply::Steered(_)
+        | Reply::Leased(_)
         | Reply::Noted(_) => granted(reply).map(|grant| grant.attempt),
     }
 }

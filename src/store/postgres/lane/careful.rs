@@ -19,6 +19,7 @@ use crate::clock;
 use crate::protocol::command::{Command, Reply, Resolved};
 use crate::protocol::decide::decide;
 use crate::protocol::ids::{InstanceId, OperationKey};
+use crate::protocol::lease::LeaseReply;
 use crate::protocol::view;
 use crate::store::postgres::batch::{Fate, Item, Verdict, Written, in_lock_order};
 use crate::store::postgres::known::Known;
@@ -341,6 +342,7 @@ fn given_before(ask: &Ask, reading: &mut Known) -> Option<(Fate, Box<Reply>)> {
 /// - *Resolve*: that the operation is settled, and how. Not that it is still in flight, or done, or unknown:
 ///   each would say something about the verdict.
 /// - *Steer*: that the resource is as he wanted it.
+/// - *Lease*: that he has it.
 /// - *Park*: the state, which is all that its reply ever says; the next pass sees to what is needed now.
 /// - *Note*: nothing; whether the line is in the log is to be seen there.
 fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
@@ -359,6 +361,9 @@ fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
             Resolved::Done(_) | Resolved::StillInFlight | Resolved::Unknown => false,
         },
         (Command::Steer(_), _) => decision.changes.fence.is_none(),
+        (Command::Lease(_), Reply::Leased(LeaseReply::Granted(_))) => {
+            decision.changes.fence.is_none()
+        }
         (
             Command::Admit(_)
             | Command::Record(_)
@@ -369,6 +374,7 @@ fn what_stands(view: &view::View, command: &Command) -> Option<Box<Reply>> {
             | Command::Voided(_)
             | Command::TakeUp(_)
             | Command::Resolve(_)
+            | Command::Lease(_)
             | Command::Note(_),
             _,
         ) => false,
@@ -390,6 +396,7 @@ fn carried(command: &Command) -> Option<&OperationKey> {
         | Command::Find(_)
         | Command::Voided(_)
         | Command::Steer(_)
+        | Command::Lease(_)
         | Command::Note(_) => None,
     }
 }
@@ -423,5 +430,6 @@ pub(in crate::store::postgres) fn want(wants: &mut Wants, command: &Command) {
         Command::Resolve(resolve) => wants.operation(&resolve.key),
         Command::Note(note) => wants.operation(&note.key),
         Command::Steer(steer) => wants.line(&steer.resource),
+        Command::Lease(leasing) => wants.line(&leasing.resource),
     }
 }
