@@ -46,6 +46,7 @@ pub use insertion::{
 };
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use profile::{ProfileText, profiles};
+pub use scalar::{millis as duration, pause};
 pub use schema::schema;
 pub use secret::Secret;
 pub use settings::{

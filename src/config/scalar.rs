@@ -23,7 +23,16 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     (whole && !duration.is_zero() && duration <= LONGEST).then_some(duration)
 }
 
-pub(super) fn millis(text: &str) -> Option<Millis> {
+/// Milliseconds, or none at all.
+pub fn pause(text: &str) -> Option<Millis> {
+    match text {
+        "0s" | "0ms" => Some(Millis::default()),
+        text => millis(text),
+    }
+}
+
+/// Milliseconds; `None`: the text is no duration.
+pub fn millis(text: &str) -> Option<Millis> {
     let duration = duration(text)?;
     u64::try_from(duration.as_millis()).ok().map(Millis)
 }

@@ -1,11 +1,10 @@
 //! Leases: where ownership and its tokens come from.
 //!
-//! What will live here: `LeaseSource` and its sources (`own`, in the register), and holding a lease on
-//! behalf of a worker that knows nothing of tokens (`held`). The rules are laid out already
-//! (`protocol::lease`): every View has a place for lease facts, and `require: current` refuses
-//! wherever they are unknown.
+//! What lives here: `own`, the leases that the register itself keeps. What will: `LeaseSource` and other sources, and
+//! holding a lease on behalf of a worker that knows nothing of tokens (`held`).
 //!
-//! What always holds: until then every View carries `LeaseFacts::unknown`, tokens come with the
-//! requests, and `check` refuses what would need a live lease.
+//! What always holds: correctness never depends on anybody here: the fence refuses whoever has lost his lease.
 //!
-//! What it does not do yet: issue, renew or hold anything.
+//! What it does not do: decide who owns what (`protocol::lease`).
+
+pub mod own;
