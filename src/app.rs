@@ -41,6 +41,7 @@ use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::Turnstile;
 use crate::dispatch::waiters::{Ended, Waiters};
+use crate::lease::own::Own;
 use crate::observe;
 use crate::observe::counts::Counts;
 use crate::observe::judge::Judge;
@@ -405,7 +406,8 @@ async fn bind_routers(
     }
     if let Some(address) = config.worker {
         let socket = bind("workers".to_owned(), address).await?;
-        routers.push((socket, worker::router(api.clone())));
+        let leases = Own::new(api.register.clone(), api.clock.clone());
+        routers.push((socket, worker::router(api.clone(), leases)));
     }
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;

@@ -150,6 +150,9 @@ impl AdminClient {
             Ok(answered) => answered.map_err(|source| self.unreachable(Some(source)))?,
             Err(_) => return Err(self.unreachable(None)),
         };
+        if status == StatusCode::NO_CONTENT {
+            return Ok(Value::Null);
+        }
         if status.is_success() {
             return serde_json::from_slice(&content)
                 .map_err(|error| self.not_understood(error.to_string()));

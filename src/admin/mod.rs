@@ -13,6 +13,7 @@ pub mod client;
 pub mod comparison;
 pub mod health;
 pub mod in_force;
+mod leases;
 mod operations;
 pub mod problem;
 pub mod reload;

@@ -1,28 +1,51 @@
-//! For callers of effects: how an operation stands, and what stands on a resource.
+//! For callers of effects: how an operation stands, what stands on a resource, and leases.
 //!
-//! What always holds: it only reads, on loopback alone, and shows neither content nor event logs; a browser on
+//! What always holds: it is there on loopback alone, and shows neither content nor event logs; a browser on
 //! this machine cannot be led to it under a foreign name.
 //!
-//! What it does not do yet: leases.
+//! What it does not do: sell leases as locks: whoever loses one is refused by the fence.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, Path, Query, Request, State};
 use axum::http::header;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 
 use super::access;
 use super::api::{Api, asked, no_such_method, no_such_path, parts};
+use super::leases;
 use super::operations::{self, Which};
 use super::problem::Problem;
 use super::resources;
 use super::views::OperationView;
+use crate::lease::own::Own;
+
+/// Longest body of a request, in bytes.
+const BODY_LIMIT: usize = 64 << 10;
+
+/// What the workers' listener needs.
+#[derive(Clone)]
+pub(super) struct Workers {
+    pub(super) api: Api,
+    pub(super) leases: Own,
+}
+
+impl FromRef<Workers> for Api {
+    fn from_ref(workers: &Workers) -> Self {
+        workers.api.clone()
+    }
+}
 
 /// The routes of the workers' listener.
-pub fn router(api: Api) -> Router {
+pub fn router(api: Api, own: Own) -> Router {
     let v1 = Router::new()
+        .route("/leases/acquire", post(leases::acquire_all))
+        .route("/leases/{resource}", get(leases::show))
+        .route("/leases/{resource}/acquire", post(leases::acquire))
+        .route("/leases/{resource}/renew", post(leases::renew))
+        .route("/leases/{resource}/release", post(leases::release))
         .route("/operations/{upstream}/{id}", get(operation))
         .route("/resources/{name}", get(resources::show));
     Router::new()
@@ -30,7 +53,8 @@ pub fn router(api: Api) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn(from_here))
-        .with_state(api)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(Workers { api, leases: own })
 }
 
 /// `GET /v1/operations/{upstream}/{id}`: while it is not settled, when to ask again.
