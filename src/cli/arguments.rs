@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand};
 
+use super::lease::Lease;
 use super::moving;
 use super::profiles::Profiles;
 use crate::app::direct::Place;
@@ -65,6 +66,9 @@ pub(super) enum Command {
     /// Whether effects can be admitted now; if not, why, what to compare and what to type next. From a running
     /// instance, or a register without one.
     Doctor(Doctor),
+    /// Leases for scripts.
+    #[command(subcommand)]
+    Lease(Lease),
     /// The register itself.
     #[command(subcommand)]
     Store(Store),

@@ -14,6 +14,7 @@ mod doctor;
 mod explain;
 mod failure;
 mod instance;
+mod lease;
 mod moving;
 mod operations;
 mod profiles;
@@ -45,6 +46,10 @@ pub fn main() -> ExitCode {
         }
     };
     let json = arguments.json;
+    if let Command::Lease(lease) = &arguments.command {
+        let status = one_thread().and_then(|thread| thread.block_on(lease::run(lease)));
+        return status.unwrap_or_else(|failure| failure.report(json));
+    }
     match run(arguments) {
         Ok(text) => failure::written(print(&text)),
         Err(failure) => failure.report(json),
@@ -68,6 +73,8 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
         Command::Doctor(command) => one_thread()?.block_on(doctor::run(&command, json)),
         Command::Store(command) => one_thread()?.block_on(store::run(&command, json)),
         Command::Version => Ok(version::text(json)),
+        // Its status is the command's, and it prints nothing.
+        Command::Lease(_) => Ok(String::new()),
     }
 }
 

@@ -19,6 +19,7 @@ mod expressions;
 mod hygiene;
 mod identity;
 mod incarnations;
+mod leases;
 mod looking_up;
 mod lost_answer;
 mod meaning;
