@@ -5,6 +5,7 @@
 //!
 //! What it does not do: read the register or a clock; whoever knows a number hands it in.
 
+mod leases;
 mod store;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::protocol::time::Millis;
 
+use leases::LeaseMetrics;
 use store::StoreMetrics;
 
 /// Content type of [`Metrics::text`].
@@ -62,6 +64,8 @@ pub enum WaitedFor {
     Join,
     /// A connection to the upstream.
     Connection,
+    /// A lease.
+    Lease,
 }
 
 /// One effect counted by `fencepost_in_flight`, until it is dropped.
@@ -85,6 +89,7 @@ struct Inner {
     key_lifetime: Family<NoLabels, Gauge<f64, AtomicU64>>,
     settle: Histogram,
     store: StoreMetrics,
+    leases: LeaseMetrics,
     reloads: Family<OneLabel, Counter>,
     callbacks: Family<HeardLabels, Counter>,
     upstream: Histogram,
@@ -331,6 +336,7 @@ impl WaitedFor {
             Self::Predecessor => "predecessor",
             Self::Join => "join",
             Self::Connection => "connection",
+            Self::Lease => "lease",
         }
     }
 }
@@ -395,6 +401,7 @@ impl Inner {
                 exponential_buckets(0.01, 4.0, 13),
             ),
             store: StoreMetrics::registered(r),
+            leases: LeaseMetrics::registered(r),
             reloads: counted(
                 r,
                 "config_reloads",
