@@ -384,6 +384,8 @@ async fn bind_routers(
     let readiness = Readiness::new(dispatcher.register.clone(), draining);
     let mut routers = Vec::new();
     let operators = parts.operators.clone();
+    let leases = Own::new(dispatcher.register.clone(), dispatcher.clock.clone())
+        .reporting(dispatcher.metrics.clone(), dispatcher.supervisor.effects());
     let api = Api {
         register: dispatcher.register.clone(),
         clock: dispatcher.clock.clone(),
@@ -396,6 +398,7 @@ async fn bind_routers(
         reloading: Some(reloader.reloading()),
         reconciler: Some(parts.reconciler.clone()),
         metrics: Some(dispatcher.metrics.clone()),
+        leases: leases.clone(),
         tasks: dispatcher.supervisor.effects(),
     };
     if let Some(admin) = &config.admin {
@@ -406,15 +409,15 @@ async fn bind_routers(
     }
     if let Some(address) = config.worker {
         let socket = bind("workers".to_owned(), address).await?;
-        let leases = Own::new(api.register.clone(), api.clock.clone());
-        routers.push((socket, worker::router(api.clone(), leases)));
+        routers.push((socket, worker::router(api.clone())));
     }
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
         let clock = dispatcher.clock.clone();
         let (in_force, reconciler) = (parts.in_force.clone(), parts.reconciler.clone());
-        let health = Health::new(readiness, metrics, clock, in_force, Some(reconciler));
+        let reconciler = Some(reconciler);
+        let health = Health::new(readiness, metrics, clock, in_force, reconciler, leases);
         routers.push((socket, health::router(health)));
     }
     Ok(routers)

@@ -6,23 +6,23 @@
 //! What it does not do: decide (`protocol::lease`), or renew for anybody.
 
 use axum::Json;
-use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{Path, State};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::api::{Api, parts};
+use super::api::{Api, asked, given, page_length, parts};
 use super::problem::Problem;
 use super::resolve::unread;
-use super::resources::key_of;
-use super::worker::Workers;
+use super::resources::{Page, key_of};
+use super::views::{LeaseList, LeaseView};
 use crate::config;
 use crate::lease::own::{NoLease, Owned, Wanted};
+use crate::protocol::fence::Fence;
 use crate::protocol::ids::{AcquisitionId, ResourceKey};
-use crate::protocol::lease::Lease;
 use crate::protocol::time::{BootInstant, Millis};
 
 /// The shortest and the longest lease.
@@ -80,34 +80,23 @@ pub(super) struct AllView {
     leases: Vec<OwnedView>,
 }
 
-/// A lease, for anybody. The acquisition is its holder's secret.
-#[derive(Debug, Serialize)]
-pub(super) struct LeaseView {
-    resource: String,
-    held: bool,
-    holder: Option<String>,
-    token: Option<String>,
-    /// At most, as this instance sees it.
-    expires_in_ms: Option<u64>,
-}
-
 /// `POST /v1/leases/{resource}/acquire`
 pub(super) async fn acquire(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<OwnedView>, Response> {
-    let resource = named(&workers.api, path)?;
+    let resource = named(&api, path)?;
     let asked: Asked = read(body)?;
     let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
-    let owned = workers.leases.acquire(&resource, &wanted).await;
+    let owned = api.leases.acquire(&resource, &wanted).await;
     let owned = owned.map_err(|why| refused(&why, Some(&resource)))?;
-    Ok(Json(OwnedView::of(&owned, workers.api.clock.boottime())))
+    Ok(Json(OwnedView::of(&owned, api.clock.boottime())))
 }
 
 /// `POST /v1/leases/acquire`: all or none.
 pub(super) async fn acquire_all(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<AllView>, Response> {
     let asked: AskedForAll = read(body)?;
@@ -117,62 +106,91 @@ pub(super) async fn acquire_all(
     }
     let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
     let named = asked.resources.iter();
-    let resources = named.map(|name| key_of(&workers.api, name));
-    let all = workers.leases.acquire_all(resources, &wanted).await;
+    let resources = named.map(|name| key_of(&api, name));
+    let all = api.leases.acquire_all(resources, &wanted).await;
     let all = all.map_err(|why| refused(&why, None))?;
-    let now = workers.api.clock.boottime();
+    let now = api.clock.boottime();
     let leases = all.iter().map(|owned| OwnedView::of(owned, now)).collect();
     Ok(Json(AllView { leases }))
 }
 
 /// `POST /v1/leases/{resource}/renew`
 pub(super) async fn renew(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<OwnedView>, Response> {
-    let resource = named(&workers.api, path)?;
+    let resource = named(&api, path)?;
     let his: His = read(body)?;
     let acquisition = AcquisitionId::new(his.acquisition);
-    let owned = workers.leases.renew(&resource, &acquisition).await;
+    let owned = api.leases.renew(&resource, &acquisition).await;
     let owned = owned.map_err(|why| refused(&why, Some(&resource)))?;
-    Ok(Json(OwnedView::of(&owned, workers.api.clock.boottime())))
+    Ok(Json(OwnedView::of(&owned, api.clock.boottime())))
 }
 
 /// `POST /v1/leases/{resource}/release`
 pub(super) async fn release(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<StatusCode, Response> {
-    let resource = named(&workers.api, path)?;
+    let resource = named(&api, path)?;
     let his: His = read(body)?;
     let acquisition = AcquisitionId::new(his.acquisition);
-    let released = workers.leases.release(&resource, &acquisition).await;
+    let released = api.leases.release(&resource, &acquisition).await;
     released.map_err(|why| refused(&why, Some(&resource)))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /v1/leases/{resource}`
 pub(super) async fn show(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
-) -> Result<Json<LeaseView>, Response> {
-    let resource = named(&workers.api, path)?;
-    let register = &workers.api.register;
-    let read = workers.api.read(register.read().resource(&resource)).await;
-    let stored = read.map_err(IntoResponse::into_response)?;
-    let lease = stored.and_then(|stored| stored.fence.lease);
-    let left = |lease: &Lease| workers.leases.left(&resource, lease);
-    // One whose time is over is held by nobody, though nobody has taken it yet.
-    let held = lease.filter(|lease| left(lease) > Millis::default());
-    Ok(Json(LeaseView {
-        resource: resource.name.to_string(),
-        held: held.is_some(),
-        expires_in_ms: held.as_ref().map(|lease| left(lease).0),
-        token: held.as_ref().map(|lease| lease.token.to_string()),
-        holder: held.map(|lease| lease.holder),
+) -> Result<Json<LeaseView>, Problem> {
+    let resource = key_of(&api, &parts(path)?);
+    let stored = api.read(api.register.read().resource(&resource)).await?;
+    match stored {
+        Some(stored) => Ok(Json(view(&api, &stored.fence).await?)),
+        None => Ok(Json(LeaseView::of(resource.name.as_str(), None))),
+    }
+}
+
+/// `GET /v1/leases`: those that are held, by the names of their resources.
+pub(super) async fn list(
+    State(api): State<Api>,
+    query: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<LeaseList>, Problem> {
+    let page = asked(query)?;
+    let limit = page_length(page.limit.as_ref())?;
+    let after = given(page.after.as_ref());
+    let fences = api.read(api.register.read().leased(after, limit)).await?;
+    let last = fences.last().map(|fence| fence.resource.name.to_string());
+    let is_full = fences.len() >= limit;
+    let epoch = api.read(api.register.read().epoch()).await?;
+    let own = fences
+        .iter()
+        .filter(|fence| fence.resource.tenant == api.tenant);
+    let views = own.map(|fence| view_in(&api, fence, epoch));
+    Ok(Json(LeaseList {
+        leases: views.filter(|view| view.held).collect(),
+        next: last.filter(|_| is_full),
     }))
+}
+
+/// The lease on a resource, as it is on record.
+pub(super) async fn view(api: &Api, fence: &Fence) -> Result<LeaseView, Problem> {
+    // Most have none, and the register need not be asked for its epoch.
+    let epoch = match &fence.lease {
+        Some(_) => api.read(api.register.read().epoch()).await?,
+        None => 0,
+    };
+    Ok(view_in(api, fence, epoch))
+}
+
+fn view_in(api: &Api, fence: &Fence, epoch: u64) -> LeaseView {
+    let lease = fence.lease_of(epoch);
+    let lease = lease.map(|lease| (lease, api.leases.left(&fence.resource, lease)));
+    LeaseView::of(fence.resource.name.as_str(), lease)
 }
 
 impl OwnedView {

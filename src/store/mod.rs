@@ -14,6 +14,7 @@ mod age;
 mod codec;
 #[cfg(test)]
 pub(crate) mod conformance;
+mod leased;
 mod load;
 pub mod memory;
 pub mod moving;
@@ -145,6 +146,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Fences by name, ascending, after `after`, at most `limit`.
     fn resources<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>>;
+
+    /// The same of those that have a lease on record, however long ago it ended. Soon told, however many have none.
+    fn leased<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
+        Box::pin(leased::among_all(self, after, limit))
+    }
 
     /// INTENDED and UNCERTAIN operations in order of record, after a cursor, at most `limit`: what a
     /// pass of the reconciler reads. Those that wait for a person are not among them.

@@ -234,7 +234,7 @@ pub(super) fn in_lock_order<T>(mut decided: Vec<(Item, T)>) -> Vec<(Item, T)> {
 const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed, w.aside_now FROM fencepost.write_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
-    $43, $44, $45, $46) w";
+    $43, $44, $45, $46, $47) w";
 
 type Bytes = Vec<Vec<u8>>;
 type MaybeBytes = Vec<Option<Vec<u8>>>;
@@ -248,6 +248,7 @@ pub(super) struct Columns {
     fence_versions: Vec<Option<i64>>,
     fence_marks: Vec<Option<String>>,
     fence_cancelled: Vec<bool>,
+    fence_leased: Vec<bool>,
     fence_records: MaybeBytes,
     identities: Bytes,
     versions: Vec<Option<i64>>,
@@ -324,6 +325,8 @@ impl Columns {
             .push(fence.and_then(|it| it.mark).map(|mark| mark.to_string()));
         self.fence_cancelled
             .push(fence.is_some_and(|it| it.cancelled));
+        self.fence_leased
+            .push(fence.is_some_and(|it| it.lease.is_some()));
         self.fence_records.push(fence.map(codec::encode_fence));
         self.versions.push(item.version);
         self.note_expected.push(item.note_expected);
@@ -417,7 +420,7 @@ impl Columns {
         .map(|it| it.map(u64::cast_signed));
         let reached = reached.as_slice();
         let own = own.as_slice();
-        let parameters: [(&(dyn ToSql + Sync), Type); 46] = [
+        let parameters: [(&(dyn ToSql + Sync), Type); 47] = [
             (&own, Type::BYTEA),
             (&epoch, Type::INT8),
             (&self.admits, Type::BOOL_ARRAY),
@@ -426,6 +429,7 @@ impl Columns {
             (&self.fence_versions, Type::INT8_ARRAY),
             (&self.fence_marks, Type::TEXT_ARRAY),
             (&self.fence_cancelled, Type::BOOL_ARRAY),
+            (&self.fence_leased, Type::BOOL_ARRAY),
             (&self.fence_records, Type::BYTEA_ARRAY),
             (&self.identities, Type::BYTEA_ARRAY),
             (&self.versions, Type::INT8_ARRAY),

@@ -212,6 +212,10 @@ impl Backend for PostgresBackend {
         Box::pin(self.reader.resources(after, limit))
     }
 
+    fn leased<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
+        Box::pin(self.reader.leased(after, limit))
+    }
+
     fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
         Box::pin(self.reader.in_doubt(after, limit))
     }
