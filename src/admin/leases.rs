@@ -8,9 +8,9 @@
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
 use bytes::Bytes;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,10 @@ const TTLS: (Millis, Millis) = (Millis(1_000), Millis(24 * 60 * 60 * 1_000));
 
 /// The longest wait.
 const LONGEST_WAIT: Millis = Millis(60_000);
+
+/// Whoever is refused is advised to ask again no sooner and no later.
+const SOONEST: Millis = Millis(200);
+const LATEST: Millis = Millis(10_000);
 
 /// So many at once.
 const MOST: usize = 64;
@@ -85,7 +89,7 @@ pub(super) async fn acquire(
     State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<OwnedView>, Response> {
+) -> Result<Json<OwnedView>, Problem> {
     let resource = named(&api, path)?;
     let asked: Asked = read(body)?;
     let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
@@ -98,11 +102,11 @@ pub(super) async fn acquire(
 pub(super) async fn acquire_all(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<AllView>, Response> {
+) -> Result<Json<AllView>, Problem> {
     let asked: AskedForAll = read(body)?;
     if asked.resources.is_empty() || asked.resources.len() > MOST {
         let text = format!("`resources` is to name one to {MOST} of them");
-        return Err(Problem::malformed(text).into_response());
+        return Err(Problem::malformed(text));
     }
     let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
     let named = asked.resources.iter();
@@ -119,7 +123,7 @@ pub(super) async fn renew(
     State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<OwnedView>, Response> {
+) -> Result<Json<OwnedView>, Problem> {
     let resource = named(&api, path)?;
     let his: His = read(body)?;
     let acquisition = AcquisitionId::new(his.acquisition);
@@ -133,7 +137,7 @@ pub(super) async fn release(
     State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<StatusCode, Response> {
+) -> Result<StatusCode, Problem> {
     let resource = named(&api, path)?;
     let his: His = read(body)?;
     let acquisition = AcquisitionId::new(his.acquisition);
@@ -205,19 +209,18 @@ impl OwnedView {
     }
 }
 
-fn named(api: &Api, path: Result<Path<String>, PathRejection>) -> Result<ResourceKey, Response> {
-    let name = parts(path).map_err(IntoResponse::into_response)?;
+fn named(api: &Api, path: Result<Path<String>, PathRejection>) -> Result<ResourceKey, Problem> {
+    let name = parts(path)?;
     Ok(key_of(api, &name))
 }
 
-fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Response> {
-    let body = body.map_err(|refusal| unread(&refusal).into_response())?;
-    serde_json::from_slice(&body)
-        .map_err(|error| Problem::malformed(error.to_string()).into_response())
+fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
+    let body = body.map_err(|refusal| unread(&refusal))?;
+    serde_json::from_slice(&body).map_err(|error| Problem::malformed(error.to_string()))
 }
 
-fn wanted(ttl: &str, wait: Option<&str>, holder: String) -> Result<Wanted, Response> {
-    let malformed = |text: String| Problem::malformed(text).into_response();
+fn wanted(ttl: &str, wait: Option<&str>, holder: String) -> Result<Wanted, Problem> {
+    let malformed = |text: String| Problem::malformed(text);
     let (shortest, longest) = TTLS;
     let ttl = config::duration(ttl).filter(|ttl| (shortest..=longest).contains(ttl));
     let ttl = ttl.ok_or_else(|| malformed("`ttl` is to be from `1s` to `24h`".to_owned()))?;
@@ -231,11 +234,13 @@ fn wanted(ttl: &str, wait: Option<&str>, holder: String) -> Result<Wanted, Respo
     Ok(Wanted { holder, ttl, wait })
 }
 
-fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Response {
+fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Problem {
     let problem = match why {
-        NoLease::Held(_) => {
-            Problem::conflict("lease-held", "another holds it; ask again after a while")
-        }
+        NoLease::Held(left) => Problem::conflict(
+            "lease-held",
+            "another holds it: stand in line with `wait`, or ask again after `retry_after_ms`",
+        )
+        .retry_after(advised(*left)),
         NoLease::Lost => Problem::new(
             StatusCode::PRECONDITION_FAILED,
             "lease-lost",
@@ -256,16 +261,42 @@ fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Response {
         ),
         NoLease::Store(error) => Problem::from(error.clone()),
     };
-    let problem = match resource {
+    match resource {
         Some(resource) => problem.resource(&resource.name),
         None => problem,
-    };
-    let mut response = problem.into_response();
-    if let NoLease::Held(left) = why {
-        let seconds = left.0.div_ceil(1_000).max(1);
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    response
+}
+
+/// When to ask again for what is held for so long: a random part of that, so that those who ask do not all come at once,
+/// and not too late for what is given back early.
+fn advised(left: Millis) -> Millis {
+    let most = left.clamp(SOONEST, LATEST).0;
+    let mut random = [0; 8];
+    // Without it everybody is advised alike, which is only worse.
+    let _unfilled = SystemRandom::new().fill(&mut random);
+    let least = most / 2;
+    let spread = u64::from_le_bytes(random).checked_rem(most - least + 1);
+    Millis(least + spread.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_ask_again_are_spread() {
+        for (left, from, to) in [
+            (0, 100, 200),
+            (7_000, 3_500, 7_000),
+            (86_400_000, 5_000, 10_000),
+        ] {
+            let advice: Vec<u64> = (0..200).map(|_| advised(Millis(left)).0).collect();
+            assert!(
+                advice.iter().all(|ms| (from..=to).contains(ms)),
+                "{advice:?}"
+            );
+            let (first, last) = (advice.iter().min().unwrap(), advice.iter().max().unwrap());
+            assert!(last - first > (to - from) / 2, "{first} to {last}");
+        }
+    }
 }

@@ -9,6 +9,7 @@
 //!
 //! What it does not do: decide (`protocol::lease`), renew by itself, or know HTTP.
 
+mod journal;
 mod line;
 mod unclaimed;
 
@@ -125,7 +126,12 @@ impl Own {
         let begun_us = boottime_us();
         let deadline = self.clock.boottime().after(wanted.wait);
         let line = self.line(resource);
-        let mut turn = line.turn(wanted.wait).await;
+        let mut waiting = None;
+        let mut turn = line.turn_at_once();
+        if turn.is_none() && wanted.wait > Millis::default() {
+            waiting = Some(self.metrics.waits_for_lease());
+            turn = line.turn(wanted.wait).await;
+        }
         if turn.is_none() {
             self.waited(begun_us);
             // Others come first, also where it may be had.
@@ -140,7 +146,6 @@ impl Own {
         let known_by = self.clock.boottime().after(UNKNOWN);
         // Since when it may be his, though nobody knows.
         let mut since = None;
-        let mut has_waited = false;
         let told = loop {
             let asked = self.clock.now();
             let before = since.unwrap_or(asked);
@@ -169,7 +174,7 @@ impl Own {
             if patience == Millis::default() {
                 break Err(refused);
             }
-            has_waited = true;
+            waiting.get_or_insert_with(|| self.metrics.waits_for_lease());
             let pause = pause.max(Millis(1)).min(patience);
             let pause = tokio::time::sleep(Duration::from_millis(pause.0));
             tokio::select! {
@@ -177,7 +182,7 @@ impl Own {
                 () = freed => {}
             }
         };
-        if has_waited {
+        if waiting.is_some() {
             self.waited(begun_us);
         }
         let owned = told?;
@@ -224,12 +229,14 @@ impl Own {
         acquisition: &AcquisitionId,
     ) -> Result<Owned, NoLease> {
         let line = self.line(resource);
-        let acquisition = acquisition.clone();
         let before = self.clock.now();
-        let wish = Wish::Renew { acquisition };
+        let wish = Wish::Renew {
+            acquisition: acquisition.clone(),
+        };
         let renewed = self.ask(resource, &line, wish, before).await;
-        if renewed.is_err() {
+        if let Err(why) = &renewed {
             self.metrics.lease_renewal_failed();
+            journal::lost(resource, acquisition, why);
         }
         renewed
     }
@@ -252,13 +259,16 @@ impl Own {
         self.forget(resource, acquisition);
         match self.register.lease(leasing).await? {
             LeaseReply::Released => {
-                line.is_without(acquisition);
+                let token = line.is_without(acquisition);
+                journal::released(resource, acquisition, token);
                 line.free();
                 Ok(())
             }
             other => {
                 line.doubt_of(acquisition);
-                Err(refusal(other))
+                let why = refusal(other);
+                journal::lost(resource, acquisition, &why);
+                Err(why)
             }
         }
     }
@@ -337,7 +347,7 @@ impl Own {
         let now = self.clock.now();
         match reply {
             Ok(LeaseReply::Granted(lease)) => {
-                self.passed_on(&lease, line.before(&now));
+                self.passed_on(resource, &lease, line.before(&now).as_ref());
                 line.see(&lease, now);
                 let until = before.boottime.after(lease.ttl);
                 let live = LiveLease {
@@ -368,17 +378,25 @@ impl Own {
         }
     }
 
-    /// Counts it where somebody owned the resource before.
-    fn passed_on(&self, lease: &Lease, before: Option<(AcquisitionId, Before)>) {
-        let after = match before {
-            Some((acquisition, _)) if acquisition == lease.acquisition => return,
-            Some((_, Before::Expired)) => "expiry",
-            Some((_, Before::Ended)) => "release",
+    /// Tells of a new owner, and counts him where somebody owned the resource before.
+    fn passed_on(
+        &self,
+        resource: &ResourceKey,
+        lease: &Lease,
+        before: Option<&(AcquisitionId, Before)>,
+    ) {
+        let is_new = before.is_none_or(|(known, _)| *known != lease.acquisition);
+        if !is_new || lease.renewals > 0 {
+            return;
+        }
+        journal::granted(resource, lease, before);
+        match before {
+            Some((_, Before::Expired)) => self.metrics.ownership_passed("expiry"),
+            Some((_, Before::Ended)) => self.metrics.ownership_passed("release"),
+            None if lease.token.generation() > 1 => self.metrics.ownership_passed("release"),
             // The first token of all passes nothing on.
-            None if lease.token.generation() > 1 && lease.renewals == 0 => "release",
-            None => return,
-        };
-        self.metrics.ownership_passed(after);
+            None => {}
+        }
     }
 
     /// What is left of a lease that need not be asked for: this process alone could have changed it, or whoever waits

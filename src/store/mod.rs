@@ -24,6 +24,7 @@ mod recent;
 mod remember;
 pub mod seal;
 pub mod sqlite;
+mod stored;
 mod summary;
 
 use std::future::Future;
@@ -31,15 +32,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use crate::protocol::command::{
-    Admission, Admit, Command, Event, Grant, Note, Park, Record, Recorded, Reply, Resend,
-    ResendReply, Resolve, Resolved, Ruling, Steer, Steered,
+    Admission, Admit, Command, Grant, Note, Park, Record, Recorded, Reply, Resend, ResendReply,
+    Resolve, Resolved, Ruling, Steer, Steered,
 };
 use crate::protocol::fence::Fence;
 use crate::protocol::finding::{Finding, Weighed};
-use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
+use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::lease::{LeaseReply, Leasing};
 use crate::protocol::operation::{Operation, State};
-use crate::protocol::outcome::StoredRequest;
 use crate::protocol::start::Start;
 use crate::protocol::take_up::{TakeUp, TakenUp};
 use crate::protocol::time::Moment;
@@ -50,6 +50,7 @@ use about::{About, Standing};
 pub use permit::Voiding;
 use permit::{Permit, Receipt, VoidPermit, VoidReceipt};
 pub use remember::{Purged, Remember};
+pub use stored::{OperationPage, OperationQuery, Stored, StoredResource};
 pub use summary::{COUNTED, LOOKED_AT, Pressing, Summary};
 use summary::{STATE_WORDS, unsettled_of};
 
@@ -259,54 +260,6 @@ impl Wanted {
     fn withdrawn() -> StoreError {
         StoreError::Unavailable("withdrawn".to_owned())
     }
-}
-
-/// An operation with what is stored beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The record.
-    pub operation: Operation,
-    /// Its event log, oldest first.
-    pub events: Vec<Event>,
-    /// The bytes to send again, where asked for and kept.
-    pub request: Option<StoredRequest>,
-}
-
-/// A resource with what stands in its way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredResource {
-    /// The record.
-    pub fence: Fence,
-    /// Its unsettled operations, oldest first.
-    pub unsettled: Vec<Operation>,
-    /// Of its COMPLETED operations whose effect was accepted, the one admitted last, if remembered.
-    pub last_completed: Option<Operation>,
-}
-
-/// Which operations to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperationQuery {
-    /// Only in this state, by the contract's word.
-    pub state: Option<&'static str>,
-    /// Only of this resource.
-    pub resource: Option<ResourceKey>,
-    /// Only of this upstream.
-    pub upstream: Option<UpstreamId>,
-    /// Only with this id, in any principal and incarnation.
-    pub id: Option<String>,
-    /// Below this cursor of an earlier page.
-    pub before: Option<u64>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// A page of operations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperationPage {
-    /// Newest first.
-    pub operations: Vec<Operation>,
-    /// Where the next page begins; `None` at the end.
-    pub next: Option<u64>,
 }
 
 /// The register, as the rooms above see it.

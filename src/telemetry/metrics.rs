@@ -68,9 +68,9 @@ pub enum WaitedFor {
     Lease,
 }
 
-/// One effect counted by `fencepost_in_flight`, until it is dropped.
+/// One effect counted by `fencepost_in_flight`, or one of those who wait for a lease, until it is dropped.
 #[derive(Debug)]
-#[must_use = "the effect counts as in flight until this is dropped"]
+#[must_use = "it counts until this is dropped"]
 pub struct InFlight(Gauge);
 
 struct Inner {
@@ -229,8 +229,7 @@ impl Metrics {
 
     /// An effect was admitted; it is in flight until the guard is dropped.
     pub fn in_flight(&self) -> InFlight {
-        self.0.in_flight.inc();
-        InFlight(self.0.in_flight.clone())
+        InFlight::one(&self.0.in_flight)
     }
 
     /// An attempt took that long from its first byte to the end of its answer.
@@ -308,6 +307,13 @@ impl Default for Metrics {
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Metrics")
+    }
+}
+
+impl InFlight {
+    fn one(of: &Gauge) -> Self {
+        of.inc();
+        Self(of.clone())
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::protocol::ids::{AcquisitionId, ResourceKey};
+use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceKey};
 use crate::protocol::lease::{Lease, Sight};
 use crate::protocol::time::{BootInstant, Millis, Moment};
 
@@ -27,7 +27,7 @@ const LOOKED_FOR: Millis = Millis(10_000);
 
 /// The line of every resource that somebody waits for or was seen leased.
 pub(super) struct Lines {
-    lines: DashMap<ResourceKey, Arc<Line>>,
+    of: DashMap<ResourceKey, Arc<Line>>,
     most: usize,
     /// Held by whoever lets go: one at a time is enough.
     letting_go: Mutex<()>,
@@ -46,6 +46,7 @@ pub(super) struct Line {
 #[derive(Clone, Debug)]
 struct Known {
     sight: Sight,
+    token: FencingToken,
     ttl: Millis,
     /// When it was on record for sure.
     told: BootInstant,
@@ -69,7 +70,7 @@ impl Default for Lines {
 impl Lines {
     pub(super) fn remembering(most: usize) -> Self {
         Self {
-            lines: DashMap::new(),
+            of: DashMap::new(),
             most,
             letting_go: Mutex::default(),
         }
@@ -77,20 +78,20 @@ impl Lines {
 
     /// The line for a resource. `true`: some were let go.
     pub(super) fn of(&self, resource: &ResourceKey) -> (Arc<Line>, bool) {
-        let full = self.lines.len() >= self.most && self.let_go();
-        let line = self.lines.entry(resource.clone());
+        let full = self.of.len() >= self.most && self.let_go();
+        let line = self.of.entry(resource.clone());
         let line = Arc::clone(&line.or_insert_with(|| Arc::new(Line::new())));
         (line, full)
     }
 
     /// The line for a resource, if there is one.
     pub(super) fn known(&self, resource: &ResourceKey) -> Option<Arc<Line>> {
-        Some(Arc::clone(&*self.lines.get(resource)?))
+        Some(Arc::clone(&*self.of.get(resource)?))
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.lines.len()
+        self.of.len()
     }
 
     fn let_go(&self) -> bool {
@@ -99,16 +100,15 @@ impl Lines {
         };
         // Whoever holds one is about to use it.
         let in_use = |line: &Arc<Line>| Arc::strong_count(line) > 1;
-        self.lines
+        self.of
             .retain(|_, line| in_use(line) || line.seen_at().is_some());
-        if self.lines.len() > self.most / 2 {
-            let mut seen: Vec<BootInstant> =
-                self.lines.iter().filter_map(|it| it.seen_at()).collect();
+        if self.of.len() > self.most / 2 {
+            let mut seen: Vec<BootInstant> = self.of.iter().filter_map(|it| it.seen_at()).collect();
             let middle = seen.len() / 2;
             if middle < seen.len() {
                 let (_, middle, _) = seen.select_nth_unstable(middle);
                 let middle = *middle;
-                self.lines.retain(|_, line| {
+                self.of.retain(|_, line| {
                     in_use(line) || line.seen_at().is_some_and(|seen| seen < middle)
                 });
             }
@@ -126,12 +126,13 @@ impl Line {
         }
     }
 
+    /// The turn to ask, where nobody is before.
+    pub(super) fn turn_at_once(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).try_acquire_owned().ok()
+    }
+
     /// The turn to ask; `None`: it did not come in time.
     pub(super) async fn turn(&self, wait: Millis) -> Option<OwnedSemaphorePermit> {
-        // The timer may not be awaited where nobody is before.
-        if let Ok(turn) = Arc::clone(&self.turn).try_acquire_owned() {
-            return Some(turn);
-        }
         let turn = Arc::clone(&self.turn).acquire_owned();
         let turn = timeout(Duration::from_millis(wait.0), turn).await;
         turn.ok()?.ok()
@@ -160,6 +161,7 @@ impl Line {
             None => {
                 *known = Some(Known {
                     sight: lease.seen(at),
+                    token: lease.token,
                     ttl: lease.ttl,
                     told: at.boottime,
                 });
@@ -177,6 +179,7 @@ impl Line {
         {
             *known = Some(Known {
                 sight: lease.seen(*now),
+                token: lease.token,
                 ttl: lease.ttl,
                 told: BootInstant(0),
             });
@@ -209,12 +212,11 @@ impl Line {
         }
     }
 
-    /// This one is on record no more.
-    pub(super) fn is_without(&self, acquisition: &AcquisitionId) {
+    /// This one is on record no more. Answers with its token, if that is known.
+    pub(super) fn is_without(&self, acquisition: &AcquisitionId) -> Option<FencingToken> {
         let mut known = self.lock();
-        if (known.as_ref()).is_some_and(|known| known.sight.acquisition == *acquisition) {
-            *known = None;
-        }
+        let gone = known.take_if(|known| known.sight.acquisition == *acquisition);
+        gone.map(|known| known.token)
     }
 
     /// What is left of the lease that was seen last.

@@ -29,6 +29,12 @@ fn wanted(holder: &str, wait: u64) -> Wanted {
     }
 }
 
+fn spawn<T: Send + 'static>(
+    task: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    TaskTracker::new().spawn(task)
+}
+
 fn own() -> Own {
     let backend = MemoryBackend::new(InstanceId(1));
     let register = Register::new(Arc::new(backend));
@@ -48,7 +54,7 @@ async fn who_waits_is_served_in_the_order_of_coming_for_two_commits_each() {
     let mut waiting = Vec::new();
     for number in 0..1_000 {
         let (own, served) = (own.clone(), Arc::clone(&served));
-        waiting.push(tokio::spawn(async move {
+        waiting.push(spawn(async move {
             let mine = own
                 .acquire(&resource("r"), &wanted("w", 30_000))
                 .await
@@ -84,7 +90,7 @@ async fn who_leaves_the_line_costs_nobody_his_place() {
     let first = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
     let waits = |holder: &'static str, wait| {
         let own = own.clone();
-        tokio::spawn(async move { own.acquire(&resource("r"), &wanted(holder, wait)).await })
+        spawn(async move { own.acquire(&resource("r"), &wanted(holder, wait)).await })
     };
     let mut waiting = Vec::new();
     for (holder, wait) in [("b", 30_000), ("gone", 30_000), ("late", 5), ("c", 30_000)] {
@@ -109,6 +115,14 @@ async fn who_leaves_the_line_costs_nobody_his_place() {
     assert_eq!(backend.asked.load(Ordering::SeqCst), 5);
 }
 
+fn at(ms: u64) -> Moment {
+    Moment {
+        boot: crate::protocol::time::BootId(1),
+        boottime: BootInstant(ms),
+        wall_ms: ms,
+    }
+}
+
 /// However many resources come by, what is remembered is bounded, and whoever was seen long ago is not forgotten for
 /// them.
 #[test]
@@ -122,13 +136,6 @@ fn memory_is_bounded_and_the_oldest_sight_stays() {
         renewals: 0,
         since: at(0),
     };
-    fn at(ms: u64) -> Moment {
-        Moment {
-            boot: crate::protocol::time::BootId(1),
-            boottime: BootInstant(ms),
-            wall_ms: ms,
-        }
-    }
     let (old, _) = lines.of(&resource("old"));
     old.see(&lease("dead"), at(1));
     drop(old);

@@ -62,6 +62,7 @@ mod tls;
 mod trouble;
 mod wants;
 mod whereabouts;
+mod written;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,10 +10,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use super::{Metrics, OneLabel, counted, histogram, seconds_from_us};
+use super::{InFlight, Metrics, OneLabel, counted, histogram, seconds_from_us};
 
 pub(super) struct LeaseMetrics {
     held: Family<OneLabel, Gauge>,
+    waiting: Gauge,
     acquire: Histogram,
     renewals_failed: Counter,
     transfers: Family<OneLabel, Counter>,
@@ -26,6 +27,11 @@ impl LeaseMetrics {
                 registry,
                 "lease_held",
                 "Leases that were acquired or renewed through this instance and are live by its clock",
+            ),
+            waiting: counted(
+                registry,
+                "lease_waiting",
+                "Who waits for a lease at this instance now",
             ),
             acquire: histogram(
                 registry,
@@ -52,6 +58,11 @@ impl Metrics {
     pub fn leases_held(&self, source: &'static str, number: usize) {
         let held = self.0.leases.held.get_or_create(&[("source", source)]);
         held.set(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    /// Somebody waits for a lease, until the guard is dropped.
+    pub fn waits_for_lease(&self) -> InFlight {
+        InFlight::one(&self.0.leases.waiting)
     }
 
     /// A lease was granted, so long after it was asked for.

@@ -32,13 +32,12 @@ async fn what_nobody_was_told_of_is_given_back_at_once() {
     let (backend, own, _clock) = staged();
     backend.holds_back.store(true, Ordering::SeqCst);
     let asker = own.clone();
-    let gone = tokio::spawn(async move { asker.acquire(&resource("r"), &wanted("a", 0)).await });
+    let gone = spawn(async move { asker.acquire(&resource("r"), &wanted("a", 0)).await });
     now_or_later(backend.until_committed(1)).await;
     gone.abort();
     assert!(gone.await.unwrap_err().is_cancelled());
     let next = own.clone();
-    let next =
-        tokio::spawn(async move { next.acquire(&resource("r"), &wanted("b", 20_000)).await });
+    let next = spawn(async move { next.acquire(&resource("r"), &wanted("b", 20_000)).await });
     backend.holds_back.store(false, Ordering::SeqCst);
     backend.answers.add_permits(1);
     let owned = now_or_later(next).await.unwrap().unwrap();
@@ -53,7 +52,7 @@ async fn several_that_nobody_waits_for_any_more_are_given_back() {
     let held = own.acquire(&resource("b"), &wanted("other", 0)).await;
     let held = held.unwrap();
     let asker = own.clone();
-    let gone = tokio::spawn(async move {
+    let gone = spawn(async move {
         let both = ["a", "b"].map(resource);
         asker.acquire_all(both, &wanted("both", 20_000)).await
     });
@@ -77,7 +76,7 @@ async fn what_is_granted_too_late_is_not_handed_out() {
     let (backend, own, clock) = staged();
     backend.holds_back.store(true, Ordering::SeqCst);
     let asker = own.clone();
-    let late = tokio::spawn(async move { asker.acquire(&resource("r"), &wanted("a", 0)).await });
+    let late = spawn(async move { asker.acquire(&resource("r"), &wanted("a", 0)).await });
     now_or_later(backend.until_committed(1)).await;
     clock.pass(Millis(3 * TTL.0));
     backend.holds_back.store(false, Ordering::SeqCst);
@@ -98,7 +97,7 @@ async fn what_was_in_doubt_counts_from_before_it_was_asked_for_first() {
     let first = clock.now().boottime;
     backend.holds_back.store(true, Ordering::SeqCst);
     let asker = own.clone();
-    let asked = tokio::spawn(async move { asker.acquire(&resource("r"), &wanted("a", 0)).await });
+    let asked = spawn(async move { asker.acquire(&resource("r"), &wanted("a", 0)).await });
     now_or_later(backend.until_committed(1)).await;
     clock.pass(Millis(500));
     backend.answers.add_permits(1);
@@ -194,8 +193,7 @@ async fn who_waits_learns_of_what_an_operator_did() {
     let (backend, own, _clock) = staged();
     let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
     let waiter = own.clone();
-    let waiting =
-        tokio::spawn(async move { waiter.acquire(&resource("r"), &wanted("b", 20_000)).await });
+    let waiting = spawn(async move { waiter.acquire(&resource("r"), &wanted("b", 20_000)).await });
     tokio::task::yield_now().await;
     let leasing = Leasing {
         resource: resource("r"),
