@@ -219,6 +219,8 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
             arrivals: crate::dispatch::arrivals::Arrivals::default(),
+            leases: Own::new(register.clone(), clock.clone())
+                .reporting(metrics.clone(), supervisor.effects()),
         };
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
@@ -384,8 +386,7 @@ async fn bind_routers(
     let readiness = Readiness::new(dispatcher.register.clone(), draining);
     let mut routers = Vec::new();
     let operators = parts.operators.clone();
-    let leases = Own::new(dispatcher.register.clone(), dispatcher.clock.clone())
-        .reporting(dispatcher.metrics.clone(), dispatcher.supervisor.effects());
+    let leases = dispatcher.leases.clone();
     let api = Api {
         register: dispatcher.register.clone(),
         clock: dispatcher.clock.clone(),

@@ -3,7 +3,7 @@
 //! What always holds: every wait is bounded. Who waits for a resource waits in line, first come first served, and only
 //! the first of the line asks the register, and only where it can have become free: however many wait, a transfer
 //! costs two commits. A lease that another holds is timed from this process's own first sight of it, *after* the
-//! answer that showed it; an own one from *before* the first request that may have brought it: so no two clocks need
+//! answer that showed it; an own one from *before* the request that brought it: so no two clocks need
 //! agree. Several are taken in sorted order, all or none. Where the register does not answer nothing is acquired.
 //! What was granted to somebody who has hung up, or too late, is given back.
 //!
@@ -144,27 +144,24 @@ impl Own {
             ttl: wanted.ttl,
         };
         let known_by = self.clock.boottime().after(UNKNOWN);
-        // Since when it may be his, though nobody knows.
-        let mut since = None;
+        // It may be his already, though nobody knows.
+        let mut in_doubt = false;
         let told = loop {
-            let asked = self.clock.now();
-            let before = since.unwrap_or(asked);
+            let now = self.clock.now();
             let freed = line.freed();
-            let sure = self.held_for_sure(&line, &asked, wanted.wait);
-            let (refused, pause, until) = match sure.filter(|_| since.is_none()) {
+            let sure = self.held_for_sure(&line, &now, wanted.wait);
+            let (refused, pause, until) = match sure.filter(|_| !in_doubt) {
                 Some((left, believed)) => (NoLease::Held(left), left.min(believed), deadline),
-                None => match self
-                    .claim(resource, &line, wish.clone(), before, &mut turn)
-                    .await
-                {
+                None => match self.claim(resource, &line, wish.clone(), &mut turn).await {
                     Ok(owned) => break Ok(owned),
                     Err(NoLease::Held(left)) => {
-                        since = None;
+                        in_doubt = false;
                         (NoLease::Held(left), left.min(self.poll()), deadline)
                     }
-                    // Asked again under the same acquisition: then it is known whether it is this one's.
+                    // Asked again under the same acquisition: then it is known whether it is this one's, and its
+                    // time counts from then on.
                     Err(refused @ NoLease::Store(StoreError::CommitUnknown(_))) => {
-                        since = Some(before);
+                        in_doubt = true;
                         (refused, UNKNOWN_PAUSE, deadline.max(known_by))
                     }
                     Err(refused) => break Err(refused),
@@ -229,11 +226,10 @@ impl Own {
         acquisition: &AcquisitionId,
     ) -> Result<Owned, NoLease> {
         let line = self.line(resource);
-        let before = self.clock.now();
         let wish = Wish::Renew {
             acquisition: acquisition.clone(),
         };
-        let renewed = self.ask(resource, &line, wish, before).await;
+        let renewed = self.ask(resource, &line, wish).await;
         if let Err(why) = &renewed {
             self.metrics.lease_renewal_failed();
             journal::lost(resource, acquisition, why);
@@ -301,18 +297,17 @@ impl Own {
         }
     }
 
-    /// Asks for a lease, to the end whoever still waits for it. `before`: since when it may be his.
+    /// Asks for a lease, to the end whoever still waits for it.
     async fn claim(
         &self,
         resource: &ResourceKey,
         line: &Arc<Line>,
         wish: Wish,
-        before: Moment,
         turn: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Owned, NoLease> {
         let (own, line) = (self.clone(), Arc::clone(line));
         let wanted = resource.clone();
-        let asked = async move { own.ask(&wanted, &line, wish, before).await };
+        let asked = async move { own.ask(&wanted, &line, wish).await };
         let owned = Unclaimed::new(self, turn).ask(asked).await?;
         if owned.until > self.clock.boottime() {
             return Ok(owned);
@@ -325,13 +320,9 @@ impl Own {
     }
 
     /// Asks once, and remembers what the answer shows.
-    async fn ask(
-        &self,
-        resource: &ResourceKey,
-        line: &Line,
-        wish: Wish,
-        before: Moment,
-    ) -> Result<Owned, NoLease> {
+    async fn ask(&self, resource: &ResourceKey, line: &Line, wish: Wish) -> Result<Owned, NoLease> {
+        let before = self.clock.now();
+        let is_wanted = matches!(wish, Wish::Acquire { .. });
         let own = match &wish {
             Wish::Acquire { acquisition, .. }
             | Wish::Renew { acquisition }
@@ -341,13 +332,15 @@ impl Own {
             resource: resource.clone(),
             wish,
             seen: line.seen(),
-            at: self.clock.now(),
+            at: before,
         };
         let reply = self.register.lease(leasing).await;
         let now = self.clock.now();
         match reply {
             Ok(LeaseReply::Granted(lease)) => {
-                self.passed_on(resource, &lease, line.before(&now).as_ref());
+                if is_wanted {
+                    self.passed_on(resource, &lease, line.before(&now).as_ref());
+                }
                 line.see(&lease, now);
                 let until = before.boottime.after(lease.ttl);
                 let live = LiveLease {
@@ -385,10 +378,6 @@ impl Own {
         lease: &Lease,
         before: Option<&(AcquisitionId, Before)>,
     ) {
-        let is_new = before.is_none_or(|(known, _)| *known != lease.acquisition);
-        if !is_new || lease.renewals > 0 {
-            return;
-        }
         journal::granted(resource, lease, before);
         match before {
             Some((_, Before::Expired)) => self.metrics.ownership_passed("expiry"),
