@@ -219,7 +219,8 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
             arrivals: crate::dispatch::arrivals::Arrivals::default(),
-            leases: Own::new(register.clone(), clock.clone()),
+            leases: Own::new(register.clone(), clock.clone())
+                .reporting(metrics.clone(), supervisor.effects()),
         };
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
@@ -385,6 +386,7 @@ async fn bind_routers(
     let readiness = Readiness::new(dispatcher.register.clone(), draining);
     let mut routers = Vec::new();
     let operators = parts.operators.clone();
+    let leases = dispatcher.leases.clone();
     let api = Api {
         register: dispatcher.register.clone(),
         clock: dispatcher.clock.clone(),
@@ -397,6 +399,7 @@ async fn bind_routers(
         reloading: Some(reloader.reloading()),
         reconciler: Some(parts.reconciler.clone()),
         metrics: Some(dispatcher.metrics.clone()),
+        leases: leases.clone(),
         tasks: dispatcher.supervisor.effects(),
     };
     if let Some(admin) = &config.admin {
@@ -407,15 +410,15 @@ async fn bind_routers(
     }
     if let Some(address) = config.worker {
         let socket = bind("workers".to_owned(), address).await?;
-        let leases = dispatcher.leases.clone();
-        routers.push((socket, worker::router(api.clone(), leases)));
+        routers.push((socket, worker::router(api.clone())));
     }
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;
         let metrics = dispatcher.metrics.clone();
         let clock = dispatcher.clock.clone();
         let (in_force, reconciler) = (parts.in_force.clone(), parts.reconciler.clone());
-        let health = Health::new(readiness, metrics, clock, in_force, Some(reconciler));
+        let reconciler = Some(reconciler);
+        let health = Health::new(readiness, metrics, clock, in_force, reconciler, leases);
         routers.push((socket, health::router(health)));
     }
     Ok(routers)

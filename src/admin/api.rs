@@ -3,7 +3,7 @@
 //! What always holds: every route is behind [`access`], the 404 too; a read is bounded
 //! in time; answers are not cached by anybody.
 //!
-//! What it does not do yet: `accept` and `repair` of resources, epochs and leases.
+//! What it does not do yet: `accept` and `repair` of resources, and epochs.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -26,10 +26,11 @@ use super::problem::Problem;
 use super::reload::Reloading;
 use super::views::Looker;
 use super::{
-    comparison, operations, reload, report, resolve, resolve_many, resources, settle, status,
-    steering, why,
+    comparison, leases, operations, reload, report, resolve, resolve_many, resources, settle,
+    status, steering, why,
 };
 use crate::clock::Clock;
+use crate::lease::own::Own;
 use crate::observe::counts::Counts;
 use crate::protocol::ids::{OperationKey, Tenant};
 use crate::reconcile::Reconciler;
@@ -76,6 +77,8 @@ pub struct Api {
     pub reconciler: Option<Reconciler>,
     /// The numbers of this process; `None`: nobody runs on this register.
     pub metrics: Option<Metrics>,
+    /// Leases of the register.
+    pub leases: Own,
     /// Where resolutions run, so that a caller who hangs up cuts none in half.
     pub tasks: TaskTracker,
 }
@@ -96,6 +99,8 @@ pub fn router(api: Api) -> Router {
         )
         .route("/operations/{upstream}/{id}/settle", post(settle::settle))
         .route("/operations/{upstream}/{id}/why", get(why::show))
+        .route("/leases", get(leases::list))
+        .route("/leases/{resource}", get(leases::show))
         .route("/reload", post(reload::reload))
         .route("/report", get(report::show))
         .route("/resources", get(resources::list))

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::in_force::InForce;
 use super::views::PressingView;
 use crate::clock::{Clock, boottime};
+use crate::lease::own::Own;
 use crate::protocol::time::{BootInstant, Millis};
 use crate::reconcile::Reconciler;
 use crate::store::Register;
@@ -56,6 +57,7 @@ pub struct Health {
     in_force: InForce,
     counted: Arc<Mutex<Counted>>,
     reconciler: Option<Reconciler>,
+    leases: Own,
 }
 
 /// What was unsettled when the register was last asked, and when that was.
@@ -92,15 +94,18 @@ pub fn router(health: Health) -> Router {
 
 impl Health {
     /// `metrics`: what `/metrics` shows. `clock`: for the age of the oldest unsettled operation.
-    /// `in_force`: the config that `/readyz` names. `reconciler`: who walks over all that is unsettled.
+    /// `in_force`: the config that `/readyz` names. `reconciler`: who walks over all that is unsettled. `leases`: counted
+    /// for `/metrics`.
     pub fn new(
         readiness: Readiness,
         metrics: Metrics,
         clock: Clock,
         in_force: InForce,
         reconciler: Option<Reconciler>,
+        leases: Own,
     ) -> Self {
         Self {
+            leases,
             reconciler,
             readiness,
             metrics,
@@ -205,6 +210,7 @@ async fn readyz(State(health): State<Health>) -> Response {
 
 async fn metrics(State(health): State<Health>) -> Response {
     let _told_by_the_metrics = health.count_unsettled().await;
+    health.leases.count();
     if let Some(standing) = health.standing() {
         let ways = standing.stands.ways();
         health.metrics.store_stands(&ways, standing.epochs_begun);

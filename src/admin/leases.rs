@@ -6,23 +6,23 @@
 //! What it does not do: decide (`protocol::lease`), or renew for anybody.
 
 use axum::Json;
-use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use bytes::Bytes;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::api::{Api, parts};
+use super::api::{Api, asked, given, page_length, parts};
 use super::problem::Problem;
 use super::resolve::unread;
-use super::resources::key_of;
-use super::worker::Workers;
+use super::resources::{Page, key_of};
+use super::views::{LeaseList, LeaseView};
 use crate::config;
 use crate::lease::own::{NoLease, Owned, Wanted};
+use crate::protocol::fence::Fence;
 use crate::protocol::ids::{AcquisitionId, ResourceKey};
-use crate::protocol::lease::Lease;
 use crate::protocol::time::{BootInstant, Millis};
 
 /// The shortest and the longest lease.
@@ -30,6 +30,10 @@ const TTLS: (Millis, Millis) = (Millis(1_000), Millis(24 * 60 * 60 * 1_000));
 
 /// The longest wait.
 const LONGEST_WAIT: Millis = Millis(60_000);
+
+/// Whoever is refused is advised to ask again no sooner and no later.
+const SOONEST: Millis = Millis(200);
+const LATEST: Millis = Millis(10_000);
 
 /// So many at once.
 const MOST: usize = 64;
@@ -80,99 +84,117 @@ pub(super) struct AllView {
     leases: Vec<OwnedView>,
 }
 
-/// A lease, for anybody. The acquisition is its holder's secret.
-#[derive(Debug, Serialize)]
-pub(super) struct LeaseView {
-    resource: String,
-    held: bool,
-    holder: Option<String>,
-    token: Option<String>,
-    /// At most, as this instance sees it.
-    expires_in_ms: Option<u64>,
-}
-
 /// `POST /v1/leases/{resource}/acquire`
 pub(super) async fn acquire(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<OwnedView>, Response> {
-    let resource = named(&workers.api, path)?;
+) -> Result<Json<OwnedView>, Problem> {
+    let resource = named(&api, path)?;
     let asked: Asked = read(body)?;
     let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
-    let owned = workers.leases.acquire(&resource, &wanted).await;
+    let owned = api.leases.acquire(&resource, &wanted).await;
     let owned = owned.map_err(|why| refused(&why, Some(&resource)))?;
-    Ok(Json(OwnedView::of(&owned, workers.api.clock.boottime())))
+    Ok(Json(OwnedView::of(&owned, api.clock.boottime())))
 }
 
 /// `POST /v1/leases/acquire`: all or none.
 pub(super) async fn acquire_all(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<AllView>, Response> {
+) -> Result<Json<AllView>, Problem> {
     let asked: AskedForAll = read(body)?;
     if asked.resources.is_empty() || asked.resources.len() > MOST {
         let text = format!("`resources` is to name one to {MOST} of them");
-        return Err(Problem::malformed(text).into_response());
+        return Err(Problem::malformed(text));
     }
     let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
     let named = asked.resources.iter();
-    let resources = named.map(|name| key_of(&workers.api, name));
-    let all = workers.leases.acquire_all(resources, &wanted).await;
+    let resources = named.map(|name| key_of(&api, name));
+    let all = api.leases.acquire_all(resources, &wanted).await;
     let all = all.map_err(|why| refused(&why, None))?;
-    let now = workers.api.clock.boottime();
+    let now = api.clock.boottime();
     let leases = all.iter().map(|owned| OwnedView::of(owned, now)).collect();
     Ok(Json(AllView { leases }))
 }
 
 /// `POST /v1/leases/{resource}/renew`
 pub(super) async fn renew(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<OwnedView>, Response> {
-    let resource = named(&workers.api, path)?;
+) -> Result<Json<OwnedView>, Problem> {
+    let resource = named(&api, path)?;
     let his: His = read(body)?;
     let acquisition = AcquisitionId::new(his.acquisition);
-    let owned = workers.leases.renew(&resource, &acquisition).await;
+    let owned = api.leases.renew(&resource, &acquisition).await;
     let owned = owned.map_err(|why| refused(&why, Some(&resource)))?;
-    Ok(Json(OwnedView::of(&owned, workers.api.clock.boottime())))
+    Ok(Json(OwnedView::of(&owned, api.clock.boottime())))
 }
 
 /// `POST /v1/leases/{resource}/release`
 pub(super) async fn release(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<StatusCode, Response> {
-    let resource = named(&workers.api, path)?;
+) -> Result<StatusCode, Problem> {
+    let resource = named(&api, path)?;
     let his: His = read(body)?;
     let acquisition = AcquisitionId::new(his.acquisition);
-    let released = workers.leases.release(&resource, &acquisition).await;
+    let released = api.leases.release(&resource, &acquisition).await;
     released.map_err(|why| refused(&why, Some(&resource)))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /v1/leases/{resource}`
 pub(super) async fn show(
-    State(workers): State<Workers>,
+    State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
-) -> Result<Json<LeaseView>, Response> {
-    let resource = named(&workers.api, path)?;
-    let register = &workers.api.register;
-    let read = workers.api.read(register.read().resource(&resource)).await;
-    let stored = read.map_err(IntoResponse::into_response)?;
-    let lease = stored.and_then(|stored| stored.fence.lease);
-    let left = |lease: &Lease| workers.leases.left(&resource, lease);
-    // One whose time is over is held by nobody, though nobody has taken it yet.
-    let held = lease.filter(|lease| left(lease) > Millis::default());
-    Ok(Json(LeaseView {
-        resource: resource.name.to_string(),
-        held: held.is_some(),
-        expires_in_ms: held.as_ref().map(|lease| left(lease).0),
-        token: held.as_ref().map(|lease| lease.token.to_string()),
-        holder: held.map(|lease| lease.holder),
+) -> Result<Json<LeaseView>, Problem> {
+    let resource = key_of(&api, &parts(path)?);
+    let stored = api.read(api.register.read().resource(&resource)).await?;
+    match stored {
+        Some(stored) => Ok(Json(view(&api, &stored.fence).await?)),
+        None => Ok(Json(LeaseView::of(resource.name.as_str(), None))),
+    }
+}
+
+/// `GET /v1/leases`: those that are held, by the names of their resources.
+pub(super) async fn list(
+    State(api): State<Api>,
+    query: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<LeaseList>, Problem> {
+    let page = asked(query)?;
+    let limit = page_length(page.limit.as_ref())?;
+    let after = given(page.after.as_ref());
+    let fences = api.read(api.register.read().leased(after, limit)).await?;
+    let last = fences.last().map(|fence| fence.resource.name.to_string());
+    let is_full = fences.len() >= limit;
+    let epoch = api.read(api.register.read().epoch()).await?;
+    let own = fences
+        .iter()
+        .filter(|fence| fence.resource.tenant == api.tenant);
+    let views = own.map(|fence| view_in(&api, fence, epoch));
+    Ok(Json(LeaseList {
+        leases: views.filter(|view| view.held).collect(),
+        next: last.filter(|_| is_full),
     }))
+}
+
+/// The lease on a resource, as it is on record.
+pub(super) async fn view(api: &Api, fence: &Fence) -> Result<LeaseView, Problem> {
+    // Most have none, and the register need not be asked for its epoch.
+    let epoch = match &fence.lease {
+        Some(_) => api.read(api.register.read().epoch()).await?,
+        None => 0,
+    };
+    Ok(view_in(api, fence, epoch))
+}
+
+fn view_in(api: &Api, fence: &Fence, epoch: u64) -> LeaseView {
+    let lease = fence.lease_of(epoch);
+    let lease = lease.map(|lease| (lease, api.leases.left(&fence.resource, lease)));
+    LeaseView::of(fence.resource.name.as_str(), lease)
 }
 
 impl OwnedView {
@@ -187,19 +209,18 @@ impl OwnedView {
     }
 }
 
-fn named(api: &Api, path: Result<Path<String>, PathRejection>) -> Result<ResourceKey, Response> {
-    let name = parts(path).map_err(IntoResponse::into_response)?;
+fn named(api: &Api, path: Result<Path<String>, PathRejection>) -> Result<ResourceKey, Problem> {
+    let name = parts(path)?;
     Ok(key_of(api, &name))
 }
 
-fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Response> {
-    let body = body.map_err(|refusal| unread(&refusal).into_response())?;
-    serde_json::from_slice(&body)
-        .map_err(|error| Problem::malformed(error.to_string()).into_response())
+fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
+    let body = body.map_err(|refusal| unread(&refusal))?;
+    serde_json::from_slice(&body).map_err(|error| Problem::malformed(error.to_string()))
 }
 
-fn wanted(ttl: &str, wait: Option<&str>, holder: String) -> Result<Wanted, Response> {
-    let malformed = |text: String| Problem::malformed(text).into_response();
+fn wanted(ttl: &str, wait: Option<&str>, holder: String) -> Result<Wanted, Problem> {
+    let malformed = |text: String| Problem::malformed(text);
     let (shortest, longest) = TTLS;
     let ttl = config::duration(ttl).filter(|ttl| (shortest..=longest).contains(ttl));
     let ttl = ttl.ok_or_else(|| malformed("`ttl` is to be from `1s` to `24h`".to_owned()))?;
@@ -213,11 +234,13 @@ fn wanted(ttl: &str, wait: Option<&str>, holder: String) -> Result<Wanted, Respo
     Ok(Wanted { holder, ttl, wait })
 }
 
-fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Response {
+fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Problem {
     let problem = match why {
-        NoLease::Held(_) => {
-            Problem::conflict("lease-held", "another holds it; ask again after a while")
-        }
+        NoLease::Held(left) => Problem::conflict(
+            "lease-held",
+            "another holds it: stand in line with `wait`, or ask again after `retry_after_ms`",
+        )
+        .retry_after(advised(*left)),
         NoLease::Lost => Problem::new(
             StatusCode::PRECONDITION_FAILED,
             "lease-lost",
@@ -238,16 +261,42 @@ fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Response {
         ),
         NoLease::Store(error) => Problem::from(error.clone()),
     };
-    let problem = match resource {
+    match resource {
         Some(resource) => problem.resource(&resource.name),
         None => problem,
-    };
-    let mut response = problem.into_response();
-    if let NoLease::Held(left) = why {
-        let seconds = left.0.div_ceil(1_000).max(1);
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    response
+}
+
+/// When to ask again for what is held for so long: a random part of that, so that those who ask do not all come at once,
+/// and not too late for what is given back early.
+fn advised(left: Millis) -> Millis {
+    let most = left.clamp(SOONEST, LATEST).0;
+    let mut random = [0; 8];
+    // Without it everybody is advised alike, which is only worse.
+    let _unfilled = SystemRandom::new().fill(&mut random);
+    let least = most / 2;
+    let spread = u64::from_le_bytes(random).checked_rem(most - least + 1);
+    Millis(least + spread.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_ask_again_are_spread() {
+        for (left, from, to) in [
+            (0, 100, 200),
+            (7_000, 3_500, 7_000),
+            (86_400_000, 5_000, 10_000),
+        ] {
+            let advice: Vec<u64> = (0..200).map(|_| advised(Millis(left)).0).collect();
+            assert!(
+                advice.iter().all(|ms| (from..=to).contains(ms)),
+                "{advice:?}"
+            );
+            let (first, last) = (advice.iter().min().unwrap(), advice.iter().max().unwrap());
+            assert!(last - first > (to - from) / 2, "{first} to {last}");
+        }
+    }
 }

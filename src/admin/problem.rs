@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use super::views::KeyView;
+use crate::protocol::time::Millis;
 use crate::store::StoreError;
 
 /// A refusal.
@@ -42,6 +43,9 @@ pub struct Details {
     /// The resource in question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
+    /// When to ask again, spread at random so that not all do at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
     /// Several operations go by this name: these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<KeyView>,
@@ -92,6 +96,12 @@ impl Problem {
     /// Names the resource.
     pub fn resource(mut self, name: &impl ToString) -> Self {
         self.details.resource = Some(name.to_string());
+        self
+    }
+
+    /// Says when to ask again, also as `Retry-After`.
+    pub(super) fn retry_after(mut self, pause: Millis) -> Self {
+        self.details.retry_after_ms = Some(pause.0);
         self
     }
 
@@ -165,7 +175,10 @@ impl IntoResponse for Problem {
             let challenge = HeaderValue::from_static(challenge);
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if let Some(pause) = self.details.retry_after_ms {
+            let seconds = pause.div_ceil(1_000).max(1);
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        } else if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

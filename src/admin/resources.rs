@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::api::{Api, asked, given, page_length, parts};
+use super::leases;
 use super::problem::Problem;
 use super::views::{ExplainedView, ResourceDetail, ResourceList, ResourceView};
 use crate::protocol::ids::{ResourceKey, ResourceName};
@@ -19,8 +20,8 @@ use crate::store::StoredResource;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
-    limit: Option<String>,
-    after: Option<String>,
+    pub(super) limit: Option<String>,
+    pub(super) after: Option<String>,
 }
 
 /// `GET /v1/resources`: by name.
@@ -52,7 +53,8 @@ pub(super) async fn show(
 ) -> Result<Json<ResourceDetail>, Problem> {
     let name = parts(path)?;
     let stored = found(&api, &name).await?;
-    Ok(Json(ResourceDetail::of(&stored, &api.looker())))
+    let lease = leases::view(&api, &stored.fence).await?;
+    Ok(Json(ResourceDetail::of(&stored, lease, &api.looker())))
 }
 
 /// `GET /v1/resources/{name}/explain`: who blocks whom, why, and what to type next.
@@ -62,7 +64,8 @@ pub(super) async fn explain(
 ) -> Result<Json<ExplainedView>, Problem> {
     let name = parts(path)?;
     let stored = found(&api, &name).await?;
-    Ok(Json(ExplainedView::of(&stored, &api.looker())))
+    let lease = leases::view(&api, &stored.fence).await?;
+    Ok(Json(ExplainedView::of(&stored, lease, &api.looker())))
 }
 
 async fn found(api: &Api, name: &str) -> Result<StoredResource, Problem> {

@@ -111,6 +111,7 @@ async fn steered(api: Api, steer: Steer) -> Result<SteeredView, Problem> {
             .resource(&resource.name));
         }
     };
+    api.leases.changed(&resource);
     tracing::warn!(
         operator,
         resource = %resource.name,

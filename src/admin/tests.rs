@@ -25,6 +25,7 @@ use super::stand_in::{INSTANCE, StandIn, Wanted};
 use super::views::{OperationDetail, OperationList, ResourceDetail, ResourceList, StatusView};
 use crate::clock::Clock;
 use crate::config::Secret;
+use crate::lease::own::Own;
 use crate::observe::counts::Counts;
 use crate::protocol::command::Command;
 use crate::protocol::ids::{AttemptId, InstanceId, OperationKey, Principal, Tenant};
@@ -57,6 +58,7 @@ pub(crate) async fn house(operators: Operators) -> House {
     let readiness = Readiness::new(register.clone(), draining.clone());
     let settled = Arc::new(Mutex::new(vec![]));
     let told = settled.clone();
+    let leases = Own::new(register.clone(), clock.clone());
     let api = Api {
         register,
         clock: clock.clone(),
@@ -69,9 +71,17 @@ pub(crate) async fn house(operators: Operators) -> House {
         reloading: None,
         reconciler: None,
         metrics: None,
+        leases: leases.clone(),
         tasks: TaskTracker::new(),
     };
-    let health = Health::new(readiness, Metrics::new(), clock.clone(), in_force(), None);
+    let health = Health::new(
+        readiness,
+        Metrics::new(),
+        clock.clone(),
+        in_force(),
+        None,
+        leases,
+    );
     House {
         stand_in,
         clock,

@@ -22,6 +22,7 @@ use crate::admin::health::Readiness;
 use crate::admin::in_force::InForce;
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl, EncryptionKey, RegisterPlace, Secret};
+use crate::lease::own::Own;
 use crate::observe;
 use crate::observe::counts::Counts;
 use crate::protocol::ids::{InstanceId, Tenant};
@@ -121,6 +122,7 @@ impl Direct {
         let register = Register::new(backend);
         // Who asks for something else is not troubled by it.
         let report = state.and_then(|directory| observe::file::read(directory).ok());
+        let leases = Own::new(register.clone(), clock.clone());
         let token = Secret::new(random_instance()?.to_string());
         let api = Api {
             register: register.clone(),
@@ -134,6 +136,7 @@ impl Direct {
             reloading: None,
             reconciler: None,
             metrics: None,
+            leases,
             tasks: TaskTracker::new(),
         };
         Ok(Self {

@@ -20,9 +20,9 @@ use super::profiles::Profiles;
 use crate::app::direct::Place;
 use crate::config::Secret;
 pub(super) use operators::{
-    OperationName, OperationResolve, OperationSettle, OperationShow, OperationWhy, Operations,
-    OperationsList, OperationsResolve, ResourceShow, ResourceSteer, Resources, ResourcesList,
-    VerdictWord,
+    Leases, LeasesList, OperationName, OperationResolve, OperationSettle, OperationShow,
+    OperationWhy, Operations, OperationsList, OperationsResolve, ResourceShow, ResourceSteer,
+    Resources, ResourcesList, VerdictWord,
 };
 
 /// A sidecar fencing proxy: at most one accepted effect per operation, given the upstream's declared
@@ -69,6 +69,9 @@ pub(super) enum Command {
     /// Leases for scripts.
     #[command(subcommand)]
     Lease(Lease),
+    /// Who owns what, and until when at most.
+    #[command(subcommand)]
+    Leases(Leases),
     /// The register itself.
     #[command(subcommand)]
     Store(Store),

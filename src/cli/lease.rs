@@ -7,6 +7,7 @@
 //! What it does not do: protect what the command sends elsewhere than through a fence. Whoever kills *this* process with
 //! SIGKILL leaves the command running; its token is stale once the lease is another's.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -99,7 +100,6 @@ pub(super) async fn run(lease: &Lease) -> Result<ExitCode, Failure> {
     let status = held.attend(&mut child, &mut signals).await;
     held.release().await;
     let status = status.map_err(Failure::Runtime)?;
-    use std::os::unix::process::ExitStatusExt as _;
     let code = status
         .code()
         .or_else(|| status.signal().map(|signal| signal.saturating_add(128)));
@@ -215,7 +215,7 @@ impl<'r> Held<'r> {
                     return details.detail;
                 }
                 Ok(Err(error)) => trouble = error.to_string(),
-                Err(_late) => trouble = "the instance does not answer".to_owned(),
+                Err(_late) => "the instance does not answer".clone_into(&mut trouble),
             }
         }
     }

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use super::arguments::{ResourceShow, ResourceSteer, Resources, ResourcesList};
 use super::failure::Failure;
 use super::instance::Touch;
+use super::leases;
 use super::operations;
 use super::table::{Facts, Table, age, clean, or_dash, shell_word};
 use crate::admin::client::path;
@@ -57,7 +58,8 @@ fn explained(view: &ExplainedView) -> String {
     facts
         .fact("resource", Some(&view.resource.resource))
         .fact("token", Some(or_dash(view.resource.token.as_ref())))
-        .fact("standing", Some(&view.standing));
+        .fact("standing", Some(&view.standing))
+        .fact("lease", Some(leases::standing(&view.lease)));
     let mut text = facts.text();
     if let Some(command) = &view.command {
         let _ = writeln!(text, "  {}", clean(command));
@@ -150,6 +152,7 @@ fn shown(detail: &ResourceDetail) -> String {
         .fact("resource", Some(&resource.resource))
         .fact("token", Some(or_dash(resource.token.as_ref())))
         .fact("standing", Some(standing(resource)))
+        .fact("lease", Some(leases::standing(&detail.lease)))
         .fact("source", resource.source.as_ref())
         .fact("acquisition", resource.acquisition.as_ref())
         .fact("sequence", resource.sequence.as_ref())
@@ -187,6 +190,7 @@ fn shown(detail: &ResourceDetail) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::views::LeaseView;
 
     fn resource() -> ResourceView {
         ResourceView {
@@ -223,6 +227,7 @@ mod tests {
     fn a_resource_without_obstacles_says_so() {
         let detail = ResourceDetail {
             resource: resource(),
+            lease: LeaseView::of("account:1", None),
             unsettled: vec![],
             last_completed: None,
         };

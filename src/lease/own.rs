@@ -1,38 +1,47 @@
 //! Leases that the register itself keeps.
 //!
 //! What always holds: every wait is bounded. Who waits for a resource waits in line, first come first served, and only
-//! the first of the line asks the register: however many wait, a transfer costs two commits. A lease that another
-//! holds is timed from this process's own first sight of it, *after* the answer that showed it; an own one from
-//! *before* the request that asked for it: so no two clocks need agree. Several are taken in sorted order, all or
-//! none. Where the register does not answer nothing is acquired.
+//! the first of the line asks the register, and only where it can have become free: however many wait, a transfer
+//! costs two commits. A lease that another holds is timed from this process's own first sight of it, *after* the
+//! answer that showed it; an own one from *before* the request that brought it: so no two clocks need
+//! agree. Several are taken in sorted order, all or none. Where the register does not answer nothing is acquired.
+//! What was granted to somebody who has hung up, or too late, is given back.
 //!
 //! What it does not do: decide (`protocol::lease`), renew by itself, or know HTTP.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod journal;
+mod line;
+mod unclaimed;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::timeout;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::task::TaskTracker;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, boottime_us};
 use crate::protocol::ids::{AcquisitionId, ResourceKey, TokenSource};
-use crate::protocol::lease::{Lease, LeaseReply, Leasing, LiveLease, Sight, Wish};
-use crate::protocol::time::{BootInstant, Millis};
+use crate::protocol::lease::{Lease, LeaseReply, Leasing, LiveLease, OWN_SOURCE, Wish};
+use crate::protocol::time::{BootInstant, Millis, Moment};
 use crate::store::{Register, StoreError};
+use crate::telemetry::metrics::{Metrics, WaitedFor};
 
-/// Other processes say nothing when they release: so often is asked at least.
+use line::{Before, Line, Lines};
+use unclaimed::{Taken, Unclaimed};
+
+/// Other processes say nothing when they release: so often is asked at least where there may be some.
 const POLL: Millis = Millis(500);
+
+/// So often where there are none: whoever changes a lease says so here.
+const POLL_ALONE: Millis = Millis(5_000);
 
 /// For so long is it found out whether an acquisition was committed, also for whoever does not wait.
 const UNKNOWN: Millis = Millis(2_000);
 
 /// Between two looks at that.
 const UNKNOWN_PAUSE: Millis = Millis(50);
-
-/// So many resources are remembered before those are let go that nobody waits for.
-const REMEMBERED: usize = 65_536;
 
 /// What somebody wants.
 #[derive(Clone, Debug)]
@@ -79,22 +88,16 @@ pub enum NoLease {
     Store(#[from] StoreError),
 }
 
-/// Leases of the register, for workers and for those on whose behalf they are held. Cheap to clone.
+/// Leases of the register, for workers and for those on whose behalf they are held. Cheap to clone, and one for a
+/// process: those who wait here are told of what is released here.
 #[derive(Clone)]
 pub struct Own {
     register: Register,
     clock: Clock,
-    lines: Arc<DashMap<ResourceKey, Arc<Line>>>,
+    metrics: Metrics,
+    tasks: TaskTracker,
+    lines: Arc<Lines>,
     live: Arc<DashMap<ResourceKey, LiveLease>>,
-}
-
-/// Those who wait for a resource.
-struct Line {
-    /// Semaphores are fair: first come first served.
-    turn: Semaphore,
-    /// Somebody here released it.
-    freed: Notify,
-    seen: Mutex<Option<Sight>>,
 }
 
 impl Own {
@@ -103,55 +106,86 @@ impl Own {
         Self {
             register,
             clock,
+            metrics: Metrics::new(),
+            tasks: TaskTracker::new(),
             lines: Arc::default(),
             live: Arc::default(),
         }
     }
 
-    /// The lease on a resource, once it is absent or expired.
+    /// The same, counting into `metrics`; what goes on without its caller is one of `tasks`.
+    #[must_use]
+    pub fn reporting(mut self, metrics: Metrics, tasks: TaskTracker) -> Self {
+        (self.metrics, self.tasks) = (metrics, tasks);
+        self
+    }
+
+    /// The lease on a resource, once it is absent or expired. Dropped while it waits, it leaves the line; later, what
+    /// was granted is given back.
     pub async fn acquire(&self, resource: &ResourceKey, wanted: &Wanted) -> Result<Owned, NoLease> {
+        let begun_us = boottime_us();
         let deadline = self.clock.boottime().after(wanted.wait);
         let line = self.line(resource);
-        let in_line = timeout(Duration::from_millis(wanted.wait.0), line.turn.acquire());
-        let Ok(Ok(_turn)) = in_line.await else {
-            // Who did not come to ask does not know more.
-            return Err(NoLease::Held(wanted.ttl));
+        let mut waiting = None;
+        let mut turn = line.turn_at_once();
+        if turn.is_none() && wanted.wait > Millis::default() {
+            waiting = Some(self.metrics.waits_for_lease());
+            turn = line.turn(wanted.wait).await;
+        }
+        if turn.is_none() {
+            self.waited(begun_us);
+            // Others come first, also where it may be had.
+            let left = line.left(&self.clock.now());
+            return Err(NoLease::Held(left));
+        }
+        let wish = Wish::Acquire {
+            acquisition: new_acquisition()?,
+            holder: wanted.holder.clone(),
+            ttl: wanted.ttl,
         };
-        let acquisition = new_acquisition()?;
         let known_by = self.clock.boottime().after(UNKNOWN);
-        loop {
-            let wish = Wish::Acquire {
-                acquisition: acquisition.clone(),
-                holder: wanted.holder.clone(),
-                ttl: wanted.ttl,
-            };
-            let refused = match self.ask(resource, &line, wish).await {
-                Ok(owned) => return Ok(owned),
-                Err(refused) => refused,
-            };
-            let (left, until) = match &refused {
-                NoLease::Held(left) => ((*left).min(POLL), deadline),
-                // Asked again under the same acquisition: then it is known whether it is this one's.
-                NoLease::Store(StoreError::CommitUnknown(_)) => {
-                    (UNKNOWN_PAUSE, deadline.max(known_by))
-                }
-                NoLease::Lost
-                | NoLease::Cancelled
-                | NoLease::OtherSource(_)
-                | NoLease::Exhausted
-                | NoLease::Store(_) => return Err(refused),
+        // It may be his already, though nobody knows.
+        let mut in_doubt = false;
+        let told = loop {
+            let now = self.clock.now();
+            let freed = line.freed();
+            let sure = self.held_for_sure(&line, &now, wanted.wait);
+            let (refused, pause, until) = match sure.filter(|_| !in_doubt) {
+                Some((left, believed)) => (NoLease::Held(left), left.min(believed), deadline),
+                None => match self.claim(resource, &line, wish.clone(), &mut turn).await {
+                    Ok(owned) => break Ok(owned),
+                    Err(NoLease::Held(left)) => {
+                        in_doubt = false;
+                        (NoLease::Held(left), left.min(self.poll()), deadline)
+                    }
+                    // Asked again under the same acquisition: then it is known whether it is this one's, and its
+                    // time counts from then on.
+                    Err(refused @ NoLease::Store(StoreError::CommitUnknown(_))) => {
+                        in_doubt = true;
+                        (refused, UNKNOWN_PAUSE, deadline.max(known_by))
+                    }
+                    Err(refused) => break Err(refused),
+                },
             };
             let patience = until.since(self.clock.boottime());
             if patience == Millis::default() {
-                return Err(refused);
+                break Err(refused);
             }
-            let pause = left.max(Millis(1)).min(patience);
+            waiting.get_or_insert_with(|| self.metrics.waits_for_lease());
+            let pause = pause.max(Millis(1)).min(patience);
             let pause = tokio::time::sleep(Duration::from_millis(pause.0));
             tokio::select! {
                 () = pause => {}
-                () = line.freed.notified() => {}
+                () = freed => {}
             }
+        };
+        if waiting.is_some() {
+            self.waited(begun_us);
         }
+        let owned = told?;
+        self.metrics
+            .lease_acquired(boottime_us().saturating_sub(begun_us));
+        Ok(owned)
     }
 
     /// All of them or none, in sorted order: two who want the same ones never wait for each other.
@@ -162,7 +196,7 @@ impl Own {
     ) -> Result<Vec<Owned>, NoLease> {
         let deadline = self.clock.boottime().after(wanted.wait);
         let sorted: std::collections::BTreeSet<ResourceKey> = resources.into_iter().collect();
-        let mut taken: Vec<Owned> = Vec::new();
+        let mut taken = Taken::new(self);
         for resource in sorted {
             let wanted = Wanted {
                 wait: deadline.since(self.clock.boottime()),
@@ -171,22 +205,18 @@ impl Own {
             match self.acquire(&resource, &wanted).await {
                 Ok(owned) => taken.push(owned),
                 Err(why) => {
-                    for owned in taken.into_iter().rev() {
-                        // Best effort: what is not released ends by itself.
-                        let _released = self
-                            .release(&owned.resource, &owned.lease.acquisition)
-                            .await;
-                    }
+                    taken.given_back().await;
                     return Err(why);
                 }
             }
         }
         // Whoever waited long for the last may have lost the first meanwhile.
         let now = self.clock.boottime();
-        if taken.iter().any(|owned| owned.until <= now) {
+        if taken.all().iter().any(|owned| owned.until <= now) {
+            taken.given_back().await;
             return Err(NoLease::Lost);
         }
-        Ok(taken)
+        Ok(taken.kept())
     }
 
     /// Its whole time again, for its holder. A failure is loss of ownership.
@@ -196,8 +226,15 @@ impl Own {
         acquisition: &AcquisitionId,
     ) -> Result<Owned, NoLease> {
         let line = self.line(resource);
-        let acquisition = acquisition.clone();
-        self.ask(resource, &line, Wish::Renew { acquisition }).await
+        let wish = Wish::Renew {
+            acquisition: acquisition.clone(),
+        };
+        let renewed = self.ask(resource, &line, wish).await;
+        if let Err(why) = &renewed {
+            self.metrics.lease_renewal_failed();
+            journal::lost(resource, acquisition, why);
+        }
+        renewed
     }
 
     /// Best effort: nobody's correctness depends on it.
@@ -212,15 +249,23 @@ impl Own {
             wish: Wish::Release {
                 acquisition: acquisition.clone(),
             },
-            seen: line.seen().clone(),
+            seen: line.seen(),
             at: self.clock.now(),
         };
         self.forget(resource, acquisition);
-        let reply = self.register.lease(leasing).await?;
-        line.freed.notify_one();
-        match reply {
-            LeaseReply::Released => Ok(()),
-            other => Err(refusal(other)),
+        match self.register.lease(leasing).await? {
+            LeaseReply::Released => {
+                let token = line.is_without(acquisition);
+                journal::released(resource, acquisition, token);
+                line.free();
+                Ok(())
+            }
+            other => {
+                line.doubt_of(acquisition);
+                let why = refusal(other);
+                journal::lost(resource, acquisition, &why);
+                Err(why)
+            }
         }
     }
 
@@ -230,35 +275,73 @@ impl Own {
         (live.until > self.clock.boottime()).then(|| live.clone())
     }
 
+    /// Counts what is live now.
+    pub fn count(&self) {
+        let now = self.clock.boottime();
+        self.live.retain(|_, live| live.until > now);
+        self.metrics.leases_held(OWN_SOURCE, self.live.len());
+    }
+
     /// What is left of a lease that was read now, at most.
     pub fn left(&self, resource: &ResourceKey, lease: &Lease) -> Millis {
-        let line = self.line(resource);
         let now = self.clock.now();
-        line.see(lease.seen(now));
-        let seen = line.seen().clone();
-        lease.left(seen.as_ref(), &now)
+        let line = self.line(resource);
+        line.glance(lease, &now);
+        lease.left(line.seen().as_ref(), &now)
+    }
+
+    /// Somebody else than its holder changed it: whoever waits asks.
+    pub fn changed(&self, resource: &ResourceKey) {
+        if let Some(line) = self.lines.known(resource) {
+            line.doubt();
+        }
+    }
+
+    /// Asks for a lease, to the end whoever still waits for it.
+    async fn claim(
+        &self,
+        resource: &ResourceKey,
+        line: &Arc<Line>,
+        wish: Wish,
+        turn: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<Owned, NoLease> {
+        let (own, line) = (self.clone(), Arc::clone(line));
+        let wanted = resource.clone();
+        let asked = async move { own.ask(&wanted, &line, wish).await };
+        let owned = Unclaimed::new(self, turn).ask(asked).await?;
+        if owned.until > self.clock.boottime() {
+            return Ok(owned);
+        }
+        // Granted, and over before he could be told.
+        let mut late = Taken::new(self);
+        late.push(owned);
+        late.given_back().await;
+        Err(NoLease::Lost)
     }
 
     /// Asks once, and remembers what the answer shows.
     async fn ask(&self, resource: &ResourceKey, line: &Line, wish: Wish) -> Result<Owned, NoLease> {
+        let before = self.clock.now();
+        let is_wanted = matches!(wish, Wish::Acquire { .. });
         let own = match &wish {
             Wish::Acquire { acquisition, .. }
             | Wish::Renew { acquisition }
             | Wish::Release { acquisition } => acquisition.clone(),
         };
-        let before = self.clock.now();
         let leasing = Leasing {
             resource: resource.clone(),
             wish,
-            seen: line.seen().clone(),
+            seen: line.seen(),
             at: before,
         };
         let reply = self.register.lease(leasing).await;
-        if let Ok(LeaseReply::Granted(lease) | LeaseReply::Held(lease, _)) = &reply {
-            line.see(lease.seen(self.clock.now()));
-        }
+        let now = self.clock.now();
         match reply {
             Ok(LeaseReply::Granted(lease)) => {
+                if is_wanted {
+                    self.passed_on(resource, &lease, line.before(&now).as_ref());
+                }
+                line.see(&lease, now);
                 let until = before.boottime.after(lease.ttl);
                 let live = LiveLease {
                     acquisition: own,
@@ -272,11 +355,57 @@ impl Own {
                 })
             }
             Ok(other) => {
+                match &other {
+                    LeaseReply::Held(lease, _) => line.see(lease, now),
+                    LeaseReply::Lost
+                    | LeaseReply::Released
+                    | LeaseReply::Granted(_)
+                    | LeaseReply::Cancelled
+                    | LeaseReply::OtherSource(_)
+                    | LeaseReply::Exhausted => line.doubt_of(&own),
+                }
                 self.forget(resource, &own);
                 Err(refusal(other))
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Tells of a new owner, and counts him where somebody owned the resource before.
+    fn passed_on(
+        &self,
+        resource: &ResourceKey,
+        lease: &Lease,
+        before: Option<&(AcquisitionId, Before)>,
+    ) {
+        journal::granted(resource, lease, before);
+        match before {
+            Some((_, Before::Expired)) => self.metrics.ownership_passed("expiry"),
+            Some((_, Before::Ended)) => self.metrics.ownership_passed("release"),
+            None if lease.token.generation() > 1 => self.metrics.ownership_passed("release"),
+            // The first token of all passes nothing on.
+            None => {}
+        }
+    }
+
+    /// What is left of a lease that need not be asked for: this process alone could have changed it, or whoever waits
+    /// may learn of another's release a little later.
+    fn held_for_sure(&self, line: &Line, now: &Moment, wait: Millis) -> Option<(Millis, Millis)> {
+        let may_be_told = self.is_alone() || wait > Millis::default();
+        line.held(now, self.poll()).filter(|_| may_be_told)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.register.read().elsewhere().is_none()
+    }
+
+    fn poll(&self) -> Millis {
+        if self.is_alone() { POLL_ALONE } else { POLL }
+    }
+
+    fn waited(&self, begun_us: u64) {
+        let waited = boottime_us().saturating_sub(begun_us) / 1_000;
+        self.metrics.waited(WaitedFor::Lease, Millis(waited));
     }
 
     fn forget(&self, resource: &ResourceKey, acquisition: &AcquisitionId) {
@@ -285,37 +414,12 @@ impl Own {
     }
 
     fn line(&self, resource: &ResourceKey) -> Arc<Line> {
-        if self.lines.len() >= REMEMBERED {
-            // Whoever is not remembered has its full time again: that is only longer.
-            self.lines.retain(|_, line| Arc::strong_count(line) > 1);
+        let (line, full) = self.lines.of(resource);
+        if full {
+            let now = self.clock.boottime();
+            self.live.retain(|_, live| live.until > now);
         }
-        let line = self.lines.entry(resource.clone());
-        Arc::clone(&line.or_insert_with(|| Arc::new(Line::new())))
-    }
-}
-
-impl Line {
-    fn new() -> Self {
-        Self {
-            turn: Semaphore::new(1),
-            freed: Notify::new(),
-            seen: Mutex::new(None),
-        }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Option<Sight>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The first sight counts.
-    fn see(&self, sight: Sight) {
-        let mut seen = self.seen();
-        let is_new = seen
-            .as_ref()
-            .is_none_or(|known| (known.token, known.renewals) != (sight.token, sight.renewals));
-        if is_new {
-            *seen = Some(sight);
-        }
+        line
     }
 }
 

@@ -9,6 +9,7 @@ pub mod config;
 pub mod expressions;
 pub mod identity;
 pub mod insertion;
+pub mod leases;
 pub mod moving;
 pub mod operations;
 pub mod profiles;

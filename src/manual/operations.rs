@@ -60,6 +60,7 @@
 //! | `POST /operations/{upstream}/{id}/settle` | `{"send"?,"reason"?}` |
 //! | `GET /resources`, `GET /resources/{name}`, `GET /resources/{name}/explain` | |
 //! | `POST /resources/{name}/advance`, `/cancel`, `/reopen` | `{"reason"}` |
+//! | `GET /leases`, `GET /leases/{resource}` | those that are held, by resource (manual, "leases") |
 //! | `GET /status`, `GET /report`, `GET /config` | |
 //!
 //! Not yet: `accept` and `repair` of a resource after a wild token, leases, and epochs.

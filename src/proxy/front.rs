@@ -23,6 +23,7 @@ use crate::dispatch::attempt::{Dispatcher, Granted};
 use crate::dispatch::gateway::Gateway;
 use crate::dispatch::turnstile::Names;
 use crate::expression::PathParams;
+use crate::lease::secret::digest;
 use crate::observe::counts::{Finding, Occasion, Treatment};
 use crate::observe::signs;
 use crate::observe::watch::Observer;
@@ -392,7 +393,7 @@ fn log_refusal(identified: &Identified, reason: &str) {
         operation = %identified.key.id,
         resource = presented.map(|presented| tracing::field::display(&presented.resource.name)),
         token,
-        acquisition = acquisition.map(tracing::field::display),
+        acquisition = acquisition.map(digest),
         reason,
         "refused"
     );

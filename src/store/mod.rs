@@ -14,6 +14,7 @@ mod age;
 mod codec;
 #[cfg(test)]
 pub(crate) mod conformance;
+mod leased;
 mod load;
 pub mod memory;
 pub mod moving;
@@ -23,6 +24,7 @@ mod recent;
 mod remember;
 pub mod seal;
 pub mod sqlite;
+mod stored;
 mod summary;
 
 use std::future::Future;
@@ -30,15 +32,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use crate::protocol::command::{
-    Admission, Admit, Command, Event, Grant, Note, Park, Record, Recorded, Reply, Resend,
-    ResendReply, Resolve, Resolved, Ruling, Steer, Steered,
+    Admission, Admit, Command, Grant, Note, Park, Record, Recorded, Reply, Resend, ResendReply,
+    Resolve, Resolved, Ruling, Steer, Steered,
 };
 use crate::protocol::fence::Fence;
 use crate::protocol::finding::{Finding, Weighed};
-use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, UpstreamId};
+use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::lease::{LeaseReply, Leasing};
 use crate::protocol::operation::{Operation, State};
-use crate::protocol::outcome::StoredRequest;
 use crate::protocol::start::Start;
 use crate::protocol::take_up::{TakeUp, TakenUp};
 use crate::protocol::time::Moment;
@@ -49,6 +50,7 @@ use about::{About, Standing};
 pub use permit::Voiding;
 use permit::{Permit, Receipt, VoidPermit, VoidReceipt};
 pub use remember::{Purged, Remember};
+pub use stored::{OperationPage, OperationQuery, Stored, StoredResource};
 pub use summary::{COUNTED, LOOKED_AT, Pressing, Summary};
 use summary::{STATE_WORDS, unsettled_of};
 
@@ -145,6 +147,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Fences by name, ascending, after `after`, at most `limit`.
     fn resources<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>>;
+
+    /// The same of those that have a lease on record, however long ago it ended. Soon told, however many have none.
+    fn leased<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
+        Box::pin(leased::among_all(self, after, limit))
+    }
 
     /// INTENDED and UNCERTAIN operations in order of record, after a cursor, at most `limit`: what a
     /// pass of the reconciler reads. Those that wait for a person are not among them.
@@ -253,54 +260,6 @@ impl Wanted {
     fn withdrawn() -> StoreError {
         StoreError::Unavailable("withdrawn".to_owned())
     }
-}
-
-/// An operation with what is stored beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The record.
-    pub operation: Operation,
-    /// Its event log, oldest first.
-    pub events: Vec<Event>,
-    /// The bytes to send again, where asked for and kept.
-    pub request: Option<StoredRequest>,
-}
-
-/// A resource with what stands in its way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredResource {
-    /// The record.
-    pub fence: Fence,
-    /// Its unsettled operations, oldest first.
-    pub unsettled: Vec<Operation>,
-    /// Of its COMPLETED operations whose effect was accepted, the one admitted last, if remembered.
-    pub last_completed: Option<Operation>,
-}
-
-/// Which operations to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperationQuery {
-    /// Only in this state, by the contract's word.
-    pub state: Option<&'static str>,
-    /// Only of this resource.
-    pub resource: Option<ResourceKey>,
-    /// Only of this upstream.
-    pub upstream: Option<UpstreamId>,
-    /// Only with this id, in any principal and incarnation.
-    pub id: Option<String>,
-    /// Below this cursor of an earlier page.
-    pub before: Option<u64>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// A page of operations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperationPage {
-    /// Newest first.
-    pub operations: Vec<Operation>,
-    /// Where the next page begins; `None` at the end.
-    pub next: Option<u64>,
 }
 
 /// The register, as the rooms above see it.

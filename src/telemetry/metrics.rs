@@ -5,6 +5,7 @@
 //!
 //! What it does not do: read the register or a clock; whoever knows a number hands it in.
 
+mod leases;
 mod store;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::protocol::time::Millis;
 
+use leases::LeaseMetrics;
 use store::StoreMetrics;
 
 /// Content type of [`Metrics::text`].
@@ -62,11 +64,13 @@ pub enum WaitedFor {
     Join,
     /// A connection to the upstream.
     Connection,
+    /// A lease.
+    Lease,
 }
 
-/// One effect counted by `fencepost_in_flight`, until it is dropped.
+/// One effect counted by `fencepost_in_flight`, or one of those who wait for a lease, until it is dropped.
 #[derive(Debug)]
-#[must_use = "the effect counts as in flight until this is dropped"]
+#[must_use = "it counts until this is dropped"]
 pub struct InFlight(Gauge);
 
 struct Inner {
@@ -85,6 +89,7 @@ struct Inner {
     key_lifetime: Family<NoLabels, Gauge<f64, AtomicU64>>,
     settle: Histogram,
     store: StoreMetrics,
+    leases: LeaseMetrics,
     reloads: Family<OneLabel, Counter>,
     callbacks: Family<HeardLabels, Counter>,
     upstream: Histogram,
@@ -224,8 +229,7 @@ impl Metrics {
 
     /// An effect was admitted; it is in flight until the guard is dropped.
     pub fn in_flight(&self) -> InFlight {
-        self.0.in_flight.inc();
-        InFlight(self.0.in_flight.clone())
+        InFlight::one(&self.0.in_flight)
     }
 
     /// An attempt took that long from its first byte to the end of its answer.
@@ -306,6 +310,13 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
+impl InFlight {
+    fn one(of: &Gauge) -> Self {
+        of.inc();
+        Self(of.clone())
+    }
+}
+
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.dec();
@@ -331,6 +342,7 @@ impl WaitedFor {
             Self::Predecessor => "predecessor",
             Self::Join => "join",
             Self::Connection => "connection",
+            Self::Lease => "lease",
         }
     }
 }
@@ -395,6 +407,7 @@ impl Inner {
                 exponential_buckets(0.01, 4.0, 13),
             ),
             store: StoreMetrics::registered(r),
+            leases: LeaseMetrics::registered(r),
             reloads: counted(
                 r,
                 "config_reloads",

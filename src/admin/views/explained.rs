@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::words::{shell_word, step, wall_time};
-use super::{KeyView, Looker, OperationView, ResourceView};
+use super::{KeyView, LeaseView, Looker, OperationView, ResourceView};
 use crate::protocol::fence::Fence;
 use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{Operation, State};
@@ -22,6 +22,8 @@ pub struct ExplainedView {
     /// The fence.
     #[serde(flatten)]
     pub resource: ResourceView,
+    /// Who owns it for a while.
+    pub lease: LeaseView,
     /// Who may act on it now.
     pub standing: String,
     /// What to type about that, if there is something.
@@ -54,12 +56,13 @@ pub struct BlockerView {
 
 impl ExplainedView {
     /// As `looker` sees it.
-    pub fn of(stored: &StoredResource, looker: &Looker) -> Self {
+    pub fn of(stored: &StoredResource, lease: LeaseView, looker: &Looker) -> Self {
         let fence = &stored.fence;
         let (standing, command) = standing(fence);
         let blockers = stored.unsettled.iter();
         Self {
             resource: ResourceView::of(fence),
+            lease,
             standing,
             command,
             blockers: blockers

@@ -9,6 +9,7 @@
 
 mod content;
 mod explained;
+mod lease;
 mod many;
 mod operation;
 mod resource;
@@ -18,6 +19,7 @@ mod words;
 
 pub use content::{ContentView, EventView, OperationDetail};
 pub use explained::{BlockerView, ExplainedView};
+pub use lease::{LeaseList, LeaseView};
 pub use many::{ManyResolvedView, OneResolvedView};
 pub use operation::{
     AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView, SettlingView,

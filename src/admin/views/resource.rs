@@ -2,14 +2,16 @@
 //!
 //! What always holds: a fence is shown as it is recorded.
 //!
-//! What it does not do: say who holds a lease; leases come with their own view.
+//! What it does not do: say how much is left of a lease; whoever asks does (`lease`).
 
 use serde::{Deserialize, Serialize};
 
 use super::words::{time, wall_time};
-use super::{KeyView, Looker, OperationView};
+use super::{KeyView, LeaseView, Looker, OperationView};
+use crate::lease::secret::digest;
 use crate::protocol::fence::{Fence, Intervention};
 use crate::protocol::ids::OperationKey;
+use crate::protocol::lease::OWN_SOURCE;
 use crate::protocol::operation::Operation;
 use crate::protocol::time::Millis;
 use crate::store::StoredResource;
@@ -29,7 +31,8 @@ pub struct ResourceView {
     pub cancelled: bool,
     /// Who issues its tokens.
     pub source: Option<String>,
-    /// The acquisition first named with the token.
+    /// The acquisition first named with the token; of the register's own leases, whose acquisition is their holder's
+    /// secret, its digest.
     pub acquisition: Option<String>,
     /// The last sequence admitted under the token.
     pub sequence: Option<String>,
@@ -92,6 +95,8 @@ pub struct ResourceDetail {
     /// The fence.
     #[serde(flatten)]
     pub resource: ResourceView,
+    /// Who owns it for a while.
+    pub lease: LeaseView,
     /// Unsettled operations, oldest first.
     pub unsettled: Vec<OperationView>,
     /// The last COMPLETED operation, if one is remembered.
@@ -117,7 +122,7 @@ impl ResourceView {
             closed: fence.closed,
             cancelled: fence.cancelled,
             source: fence.source.as_ref().map(ToString::to_string),
-            acquisition: fence.acquisition.as_ref().map(ToString::to_string),
+            acquisition: acquisition(fence),
             sequence: fence.sequence.map(|sequence| sequence.to_string()),
             first_operation: fence.first.as_ref().map(KeyView::of),
             admissions: fence.admissions.0,
@@ -129,6 +134,16 @@ impl ResourceView {
                 .collect(),
         }
     }
+}
+
+fn acquisition(fence: &Fence) -> Option<String> {
+    let acquisition = fence.acquisition.as_ref()?;
+    let is_own = (fence.source.as_ref()).is_some_and(|source| source.as_str() == OWN_SOURCE);
+    Some(if is_own {
+        digest(acquisition)
+    } else {
+        acquisition.to_string()
+    })
 }
 
 impl InterventionView {
@@ -159,10 +174,11 @@ impl InFlightView {
 
 impl ResourceDetail {
     /// As `looker` sees it.
-    pub fn of(stored: &StoredResource, looker: &Looker) -> Self {
+    pub fn of(stored: &StoredResource, lease: LeaseView, looker: &Looker) -> Self {
         let view = |operation| OperationView::of(operation, looker);
         Self {
             resource: ResourceView::of(&stored.fence),
+            lease,
             unsettled: stored.unsettled.iter().map(view).collect(),
             last_completed: stored.last_completed.as_ref().map(view),
         }

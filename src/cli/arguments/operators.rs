@@ -165,6 +165,22 @@ pub(in crate::cli) enum Resources {
     Reopen(ResourceSteer),
 }
 
+#[derive(Subcommand)]
+pub(in crate::cli) enum Leases {
+    /// List the leases that are held, by resource.
+    List(LeasesList),
+    /// Show who owns a resource.
+    Show(ResourceShow),
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct LeasesList {
+    #[command(flatten)]
+    pub(in crate::cli) page: Page,
+    #[command(flatten)]
+    pub(in crate::cli) instance: Instance,
+}
+
 #[derive(Args)]
 pub(in crate::cli) struct ResourceSteer {
     /// Name of the resource.

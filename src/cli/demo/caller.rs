@@ -37,13 +37,30 @@ pub(super) struct Saw {
 
 impl Ask {
     /// Publish a statement under a fencing token.
-    pub(super) fn publish(account: u32, token: u64, object: &str) -> Self {
+    pub(super) fn publish(account: u32, token: &str, object: &str) -> Self {
         Self {
             method: Method::PUT,
             path: format!("/accounts/{account}/statements/2026-09-13"),
-            headers: vec![("fencing-token", token.to_string())],
+            headers: vec![("fencing-token", token.to_owned())],
             content: serde_json::json!({ "object_key": object }).to_string(),
         }
+    }
+
+    /// Own the statement of an account, for a second: nobody here renews.
+    pub(super) async fn own(account: u32, holder: &str, worker: SocketAddr) -> Result<String> {
+        let acquire = Self {
+            method: Method::POST,
+            path: format!("/v1/leases/statement:{account}:2026-09-13/acquire"),
+            headers: Vec::new(),
+            content: serde_json::json!({ "ttl": "1s", "wait": "30s", "holder": holder })
+                .to_string(),
+        };
+        let saw = acquire.send(worker).await?;
+        let told: serde_json::Value = serde_json::from_slice(&saw.content)?;
+        let token = told.get("token").and_then(|token| token.as_str());
+        token
+            .map(str::to_owned)
+            .with_context(|| format!("{holder} was given no lease: {}", saw.words()))
     }
 
     /// Charge, named by the caller's own key.

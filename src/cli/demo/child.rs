@@ -29,13 +29,14 @@ pub(super) struct Proxy {
     payouts: SocketAddr,
     mail: SocketAddr,
     health: SocketAddr,
+    worker: SocketAddr,
 }
 
 impl Proxy {
     /// Writes a config into `room` and starts this very program with it.
     pub(super) async fn start(room: &Path, upstream: SocketAddr) -> Result<Self> {
         let [address, payouts, mail] = [free_port()?, free_port()?, free_port()?];
-        let [admin, health] = [free_port()?, free_port()?];
+        let [admin, health, worker] = [free_port()?, free_port()?, free_port()?];
         let config = room.join("fencepost.yaml");
         let token = room.join("token");
         std::fs::write(&token, random_token()?)
@@ -45,6 +46,7 @@ impl Proxy {
             .replace("@register@", &register.display().to_string())
             .replace("@admin@", &admin.to_string())
             .replace("@health@", &health.to_string())
+            .replace("@worker@", &worker.to_string())
             .replace("@token@", &token.display().to_string())
             .replace("@listen@", &address.to_string())
             .replace("@payouts@", &payouts.to_string())
@@ -62,6 +64,7 @@ impl Proxy {
             payouts,
             mail,
             health,
+            worker,
         };
         proxy.ready().await?;
         Ok(proxy)
@@ -126,6 +129,11 @@ impl Proxy {
     /// Where probes reach it.
     pub(super) fn health(&self) -> SocketAddr {
         self.health
+    }
+
+    /// Where workers get their leases.
+    pub(super) fn worker(&self) -> SocketAddr {
+        self.worker
     }
 
     /// SIGKILL: no destructor, no flush.

@@ -166,6 +166,7 @@ fn table(lines: &[Line]) -> String {
 fn try_it(stage: &Stage) -> String {
     let (proxy, provider) = (stage.proxy.address(), stage.provider.address());
     let (mail, health) = (stage.proxy.mail(), stage.proxy.health());
+    let worker = stage.proxy.worker();
     let (order, resolves, lists) = (
         doubts::MAIL,
         stage.proxy.resolves(doubts::MAIL),
@@ -178,9 +179,10 @@ fn try_it(stage: &Stage) -> String {
          curl -i http://{mail}/mails -H 'Content-Type: application/json' -d '{{\"order\":\"{order}\"}}'\n  \
          # charge once, however often you ask\n  \
          curl -i http://{proxy}/charges -H 'Idempotency-Key: order-1' -d '{{\"amount\":100}}'\n  \
-         # publish with a token; then with an older one\n  \
-         curl -i -X PUT http://{proxy}/accounts/7/statements/2026-09-13 -H 'Fencing-Token: 5' -d '{{\"object_key\":\"five.pdf\"}}'\n  \
-         curl -i -X PUT http://{proxy}/accounts/7/statements/2026-09-13 -H 'Fencing-Token: 4' -d '{{\"object_key\":\"four.pdf\"}}'\n  \
+         # own a statement for ten seconds and publish it under your token. Own it again when they are over: you are\n  \
+         # somebody else now, with token 2, and what comes under token 1 is refused\n  \
+         curl http://{worker}/v1/leases/statement:7:2026-09-13/acquire -d '{{\"ttl\":\"10s\",\"wait\":\"15s\"}}'\n  \
+         curl -i -X PUT http://{proxy}/accounts/7/statements/2026-09-13 -H 'Fencing-Token: 1' -d '{{\"object_key\":\"one.pdf\"}}'\n  \
          # what the provider really did, and what the register knows\n  \
          curl http://{provider}/ledger\n  \
          {lists}\n  \

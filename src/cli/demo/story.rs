@@ -49,7 +49,7 @@ pub(super) async fn play(stage: &mut Stage, once: bool) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-const STALE: &str = "1. Alice holds generation 107 and is paused; Bob takes over with 108";
+const STALE: &str = "1. Alice owns the statement, generation 1, and is paused past the end of her lease; Bob takes over with 2";
 const LOST: &str = "2. Bob loses his answer";
 const HELD: &str = "3. Alice's request is admitted, then held up in the network; Bob takes over";
 const KILLED: &str =
@@ -57,15 +57,18 @@ const KILLED: &str =
 
 async fn stale_worker(stage: &Stage, lines: &mut Vec<Line>) -> Result<()> {
     let proxy = stage.proxy.address();
+    let worker = stage.proxy.worker();
     // Alice has read her input and composed her request; then she is paused.
-    let alice = Ask::publish(42, 107, "generation-107.pdf");
-    let bob = Ask::publish(42, 108, "generation-108.pdf")
+    let hers = Ask::own(42, "alice", worker).await?;
+    let alice = Ask::publish(42, &hers, "generation-1.pdf");
+    let his = Ask::own(42, "bob", worker).await?;
+    let bob = Ask::publish(42, &his, "generation-2.pdf")
         .send(proxy)
         .await?;
     lines.push(line(
         stage,
         STALE,
-        "Bob (108) publishes",
+        "Bob (2) publishes",
         &bob,
         200,
         ("/accounts/42/", 1),
@@ -74,7 +77,7 @@ async fn stale_worker(stage: &Stage, lines: &mut Vec<Line>) -> Result<()> {
     lines.push(line(
         stage,
         STALE,
-        "Alice (107) wakes up and publishes",
+        "Alice (1) wakes up and publishes",
         &alice,
         412,
         ("/accounts/42/", 1),
@@ -84,18 +87,19 @@ async fn stale_worker(stage: &Stage, lines: &mut Vec<Line>) -> Result<()> {
 
 async fn lost_answer(stage: &Stage, lines: &mut Vec<Line>) -> Result<()> {
     let proxy = stage.proxy.address();
-    let bob = Ask::publish(43, 108, "generation-108.pdf");
+    let his = Ask::own(43, "bob", stage.proxy.worker()).await?;
+    let bob = Ask::publish(43, &his, "generation-1.pdf");
     send_and_hang_up(stage, &bob, proxy).await?;
     let retried = bob.send(proxy).await?;
     lines.push(line(
         stage,
         LOST,
-        "Bob (108) asks again",
+        "Bob (1) asks again",
         &retried,
         200,
         ("/accounts/43/", 1),
     ));
-    let changed = Ask::publish(43, 108, "something-else.pdf")
+    let changed = Ask::publish(43, &his, "something-else.pdf")
         .send(proxy)
         .await?;
     lines.push(line(
@@ -130,18 +134,20 @@ async fn send_and_hang_up(stage: &Stage, ask: &Ask, proxy: std::net::SocketAddr)
 }
 
 async fn held_up_in_the_network(stage: &mut Stage, lines: &mut Vec<Line>) -> Result<()> {
-    let proxy = stage.proxy.address();
+    let (proxy, worker) = (stage.proxy.address(), stage.proxy.worker());
+    let hers = Ask::own(44, "alice", worker).await?;
     stage.relay.hold();
-    let alice = Ask::publish(44, 107, "generation-107.pdf");
+    let alice = Ask::publish(44, &hers, "generation-1.pdf");
     let alice = tokio::task::JoinSet::from_iter([async move { alice.send(proxy).await }]);
     stage.relay.holds_a_request().await;
-    // Alice's request is on the wire. Bob arrives, and has to wait for it.
-    let bob = Ask::publish(44, 108, "generation-108.pdf");
+    // Alice's request is on the wire, and her lease ends. Bob arrives, and has to wait for what she sent.
+    let his = Ask::own(44, "bob", worker).await?;
+    let bob = Ask::publish(44, &his, "generation-2.pdf");
     let bob = tokio::task::JoinSet::from_iter([async move { bob.send(proxy).await }]);
     let before = stage.provider.effects("/accounts/44/").len();
     lines.push(Line {
         act: HELD,
-        what: "Bob (108) arrives while it is held",
+        what: "Bob (2) arrives while it is held",
         saw: "waits".to_owned(),
         effects: before,
         expected_effects: 0,
@@ -153,19 +159,19 @@ async fn held_up_in_the_network(stage: &mut Stage, lines: &mut Vec<Line>) -> Res
     let order: Vec<_> = stage.provider.effects("/accounts/44/");
     let last_is_bobs = order
         .last()
-        .is_some_and(|entry| entry.content.contains("generation-108"));
+        .is_some_and(|entry| entry.content.contains("generation-2"));
     lines.push(line(
         stage,
         HELD,
-        "Alice (107), once it arrives",
+        "Alice (1), once it arrives",
         &alice,
         200,
-        ("generation-107.pdf", 1),
+        ("generation-1.pdf", 1),
     ));
     let mut last = line(
         stage,
         HELD,
-        "Bob (108), after her: his stands",
+        "Bob (2), after her: his stands",
         &bob,
         200,
         ("/accounts/44/", 2),

@@ -7,6 +7,11 @@ use super::*;
 use crate::protocol::ids::{InstanceId, ResourceName, Tenant};
 use crate::store::memory::MemoryBackend;
 
+mod lost;
+mod stage;
+
+use stage::Staged;
+
 const TTL: Millis = Millis(30_000);
 
 fn resource(name: &str) -> ResourceKey {
@@ -24,6 +29,12 @@ fn wanted(holder: &str, wait: u64) -> Wanted {
     }
 }
 
+fn spawn<T: Send + 'static>(
+    task: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    TaskTracker::new().spawn(task)
+}
+
 fn own() -> Own {
     let backend = MemoryBackend::new(InstanceId(1));
     let register = Register::new(Arc::new(backend));
@@ -31,8 +42,10 @@ fn own() -> Own {
 }
 
 #[tokio::test]
-async fn who_waits_is_served_in_the_order_of_coming() {
-    let own = own();
+async fn who_waits_is_served_in_the_order_of_coming_for_two_commits_each() {
+    let backend = Staged::new();
+    let register = Register::new(Arc::clone(&backend) as Arc<dyn crate::store::Backend>);
+    let own = Own::new(register, Clock::system().unwrap());
     let first = own
         .acquire(&resource("r"), &wanted("first", 0))
         .await
@@ -41,7 +54,7 @@ async fn who_waits_is_served_in_the_order_of_coming() {
     let mut waiting = Vec::new();
     for number in 0..1_000 {
         let (own, served) = (own.clone(), Arc::clone(&served));
-        waiting.push(tokio::spawn(async move {
+        waiting.push(spawn(async move {
             let mine = own
                 .acquire(&resource("r"), &wanted("w", 30_000))
                 .await
@@ -64,6 +77,82 @@ async fn who_waits_is_served_in_the_order_of_coming() {
         assert!(token > last, "{token} after {last}");
         last = token;
     }
+    // The one that was held first, and each of a thousand.
+    assert_eq!(backend.asked.load(Ordering::SeqCst), 2 * 1_001);
+}
+
+/// Whoever hangs up costs nobody his place, and a wait that ends costs the register nothing.
+#[tokio::test]
+async fn who_leaves_the_line_costs_nobody_his_place() {
+    let backend = Staged::new();
+    let register = Register::new(Arc::clone(&backend) as Arc<dyn crate::store::Backend>);
+    let own = Own::new(register, Clock::system().unwrap());
+    let first = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    let waits = |holder: &'static str, wait| {
+        let own = own.clone();
+        spawn(async move { own.acquire(&resource("r"), &wanted(holder, wait)).await })
+    };
+    let mut waiting = Vec::new();
+    for (holder, wait) in [("b", 30_000), ("gone", 30_000), ("late", 5), ("c", 30_000)] {
+        waiting.push(waits(holder, wait));
+        tokio::task::yield_now().await;
+    }
+    let last = waiting.pop().unwrap();
+    let late = waiting.pop().unwrap();
+    let refused = late.await.unwrap();
+    assert!(matches!(refused, Err(NoLease::Held(left)) if left > Millis(20_000)));
+    waiting.pop().unwrap().abort();
+    let second = waiting.pop().unwrap();
+    let give = async |owned: Owned| {
+        let released = own.release(&owned.resource, &owned.lease.acquisition).await;
+        released.unwrap();
+    };
+    give(first).await;
+    let second = second.await.unwrap().unwrap();
+    assert_eq!(second.lease.holder, "b");
+    give(second).await;
+    assert_eq!(last.await.unwrap().unwrap().lease.holder, "c");
+    assert_eq!(backend.asked.load(Ordering::SeqCst), 5);
+}
+
+fn at(ms: u64) -> Moment {
+    Moment {
+        boot: crate::protocol::time::BootId(1),
+        boottime: BootInstant(ms),
+        wall_ms: ms,
+    }
+}
+
+/// However many resources come by, what is remembered is bounded, and whoever was seen long ago is not forgotten for
+/// them.
+#[test]
+fn memory_is_bounded_and_the_oldest_sight_stays() {
+    let lines = Lines::remembering(64);
+    let lease = |holder: &str| Lease {
+        acquisition: AcquisitionId::new(holder),
+        holder: holder.to_owned(),
+        token: crate::protocol::ids::FencingToken::new(0, 1).unwrap(),
+        ttl: TTL,
+        renewals: 0,
+        since: at(0),
+    };
+    let (old, _) = lines.of(&resource("old"));
+    old.see(&lease("dead"), at(1));
+    drop(old);
+    let (waiting, _) = lines.of(&resource("waited for"));
+    for number in 0..10_000 {
+        let name = number.to_string();
+        let (line, _) = lines.of(&resource(&name));
+        // Half of them are given back.
+        if number % 2 == 0 {
+            line.see(&lease(&name), at(1_000 + number));
+        }
+        assert!(lines.len() <= 64, "{}", lines.len());
+    }
+    let old = lines.known(&resource("old")).unwrap();
+    assert_eq!(old.left(&at(10_001)), Millis(TTL.0 - 10_000));
+    let same = lines.known(&resource("waited for")).unwrap();
+    assert!(Arc::ptr_eq(&waiting, &same));
 }
 
 #[tokio::test]

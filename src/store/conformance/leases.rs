@@ -93,3 +93,43 @@ pub(super) async fn a_lease_cuts_off_the_owner_before(subject: Subject) {
     };
     assert_eq!(refused, stale);
 }
+
+/// Those that have a lease, among more that have none.
+pub(super) async fn leases_are_listed_by_name(subject: Subject) {
+    let leasing = |name: &str, wish| Leasing {
+        resource: resource_key(name),
+        wish,
+        seen: None,
+        at: at(0),
+    };
+    for number in 0..300 {
+        let name = format!("r{number:03}");
+        let admit = fenced(&name, &name, "1", own(&subject));
+        if number % 100 == 7 {
+            subject
+                .register()
+                .lease(leasing(&name, acquire("a")))
+                .await
+                .unwrap();
+        } else {
+            drop(granted(&subject, &admit).await);
+        }
+    }
+    let names = |after: Option<&'static str>, limit| {
+        let read = subject.read();
+        async move {
+            let fences = read.leased(after, limit).await.unwrap();
+            let names = fences.iter().map(|fence| fence.resource.name.to_string());
+            names.collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(names(None, 10).await, ["r007", "r107", "r207"]);
+    assert_eq!(names(None, 2).await, ["r007", "r107"]);
+    assert_eq!(names(Some("r007"), 2).await, ["r107", "r207"]);
+    assert_eq!(names(Some("r207"), 2).await, Vec::<String>::new());
+    let acquisition = AcquisitionId::new("a");
+    let release = Wish::Release { acquisition };
+    let released = subject.register().lease(leasing("r107", release)).await;
+    assert_eq!(released, Ok(LeaseReply::Released));
+    assert_eq!(names(None, 10).await, ["r007", "r207"]);
+}

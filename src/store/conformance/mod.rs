@@ -248,6 +248,7 @@ against_every_backend! {
     reading::a_resource_shows_what_stands_in_its_way,
     reading::the_last_applied_is_the_one_admitted_last,
     reading::resources_are_listed_by_name,
+    leases::leases_are_listed_by_name,
     reading::the_summary_counts,
     reading::what_presses_is_told,
     reading::an_event_log_tells_the_story,

@@ -6,51 +6,23 @@
 //!
 //! What it does not do: decide, or try again.
 
-use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::identity::{self, Digest};
 use super::known::{Known, Version, first_version, is_keyless, resource_of};
 use super::restored::Remembered;
-use super::rows::{KeyColumns, Unreadable, sealed_answer};
+use super::rows::{KeyColumns, sealed_answer};
 use super::session::Session;
 use super::trouble::Trouble;
+use super::written::Written;
 use crate::protocol::command::{Changes, Command, Reply, RequestChange};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::view::{Record, View};
+use crate::store::codec;
 use crate::store::load::is_applied;
 use crate::store::seal::{Content, SealError, Sealer};
-use crate::store::{StoreError, codec};
-
-/// What became of one decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Written.
-    Written,
-    /// Something it was decided on has changed.
-    Changed,
-    /// This instance is declared dead, and admits nothing any more.
-    Dead,
-    /// Another epoch is in force.
-    AnotherEpoch,
-    /// Nothing is admitted on the server's present ground.
-    Closed,
-}
-
-/// What became of a batch.
-#[derive(Debug, Default)]
-pub(super) struct Written {
-    /// Of each decision, in their order.
-    pub(super) verdicts: Vec<Verdict>,
-    /// Transactions of the instance, this one included; `None`: it is declared dead.
-    pub(super) position: Option<u64>,
-    /// Is nothing admitted on this ground?
-    pub(super) closed: bool,
-    /// Transactions of the instance that recorded something on ground that admitted nothing.
-    pub(super) aside: Option<u64>,
-}
 
 /// What became of a decision that may have been committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +206,7 @@ pub(super) fn in_lock_order<T>(mut decided: Vec<(Item, T)>) -> Vec<(Item, T)> {
 const WRITE: &str = "SELECT w.verdicts, w.position_now, w.closed, w.aside_now FROM fencepost.write_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
-    $43, $44, $45, $46) w";
+    $43, $44, $45, $46, $47) w";
 
 type Bytes = Vec<Vec<u8>>;
 type MaybeBytes = Vec<Option<Vec<u8>>>;
@@ -248,6 +220,7 @@ pub(super) struct Columns {
     fence_versions: Vec<Option<i64>>,
     fence_marks: Vec<Option<String>>,
     fence_cancelled: Vec<bool>,
+    fence_leased: Vec<bool>,
     fence_records: MaybeBytes,
     identities: Bytes,
     versions: Vec<Option<i64>>,
@@ -324,6 +297,8 @@ impl Columns {
             .push(fence.and_then(|it| it.mark).map(|mark| mark.to_string()));
         self.fence_cancelled
             .push(fence.is_some_and(|it| it.cancelled));
+        self.fence_leased
+            .push(fence.is_some_and(|it| it.lease.is_some()));
         self.fence_records.push(fence.map(codec::encode_fence));
         self.versions.push(item.version);
         self.note_expected.push(item.note_expected);
@@ -417,7 +392,7 @@ impl Columns {
         .map(|it| it.map(u64::cast_signed));
         let reached = reached.as_slice();
         let own = own.as_slice();
-        let parameters: [(&(dyn ToSql + Sync), Type); 46] = [
+        let parameters: [(&(dyn ToSql + Sync), Type); 47] = [
             (&own, Type::BYTEA),
             (&epoch, Type::INT8),
             (&self.admits, Type::BOOL_ARRAY),
@@ -426,6 +401,7 @@ impl Columns {
             (&self.fence_versions, Type::INT8_ARRAY),
             (&self.fence_marks, Type::TEXT_ARRAY),
             (&self.fence_cancelled, Type::BOOL_ARRAY),
+            (&self.fence_leased, Type::BOOL_ARRAY),
             (&self.fence_records, Type::BYTEA_ARRAY),
             (&self.identities, Type::BYTEA_ARRAY),
             (&self.versions, Type::INT8_ARRAY),
@@ -466,38 +442,6 @@ impl Columns {
             (&self.begins, Type::INT8_ARRAY),
         ];
         let rows = session.rows(WRITE, &parameters).await?;
-        let written = rows.first().map(Written::read).transpose()?;
-        let written = written.unwrap_or_default();
-        if written.verdicts.len() != self.admits.len() {
-            let (told, asked) = (written.verdicts.len(), self.admits.len());
-            let text = format!("{told} verdicts on {asked} decisions");
-            return Err(Trouble::Unreadable(StoreError::Corrupt(text)));
-        }
-        Ok(written)
-    }
-}
-
-impl Written {
-    fn read(row: &Row) -> Result<Self, Unreadable> {
-        let told: Vec<i16> = row.try_get(0)?;
-        let position: Option<i64> = row.try_get(1)?;
-        Ok(Self {
-            verdicts: told.into_iter().map(Verdict::of).collect(),
-            position: position.map(i64::cast_unsigned),
-            closed: row.try_get(2)?,
-            aside: row.try_get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),
-        })
-    }
-}
-
-impl Verdict {
-    fn of(told: i16) -> Self {
-        match told {
-            0 => Self::Written,
-            2 => Self::Dead,
-            3 => Self::AnotherEpoch,
-            4 => Self::Closed,
-            _ => Self::Changed,
-        }
+        Written::of(&rows, self.admits.len())
     }
 }

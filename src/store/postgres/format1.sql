@@ -95,8 +95,12 @@ CREATE TABLE fencepost.fences (
     record bytea NOT NULL,
     applied bytea,
     applied_number bigint NOT NULL DEFAULT 0,
+    leased boolean NOT NULL DEFAULT false,
     PRIMARY KEY (tenant, name)
 ) WITH (fillfactor = 70);
+
+-- Who has a lease, by name: few of many.
+CREATE INDEX leased_in_order ON fencepost.fences (tenant, name) WHERE leased;
 
 -- `identity`: the first half of the SHA-256 of (tenant, upstream, principal, id, incarnation). Anybody can
 -- reckon it, so it is one of its tenant only. Whoever reads a row compares what it stands for. `keyless`: what
@@ -258,7 +262,7 @@ $body$;
 CREATE FUNCTION fencepost.write_1(
     own bytea, epoch_seen bigint, admits boolean[],
     fence_tenants text[], fence_names bytea[], fence_versions bigint[], fence_marks text[],
-    fence_cancelled boolean[], fence_records bytea[],
+    fence_cancelled boolean[], fence_leased boolean[], fence_records bytea[],
     identities bytea[], versions bigint[], tenants text[], upstreams bytea[], principals bytea[],
     ids bytea[], incarnations bigint[], states text[], unsettled_now boolean[], resources bytea[],
     numbers bigint[], tokens text[], keyless_ids bytea[], owners bytea[], first_seen bigint[],
@@ -381,14 +385,14 @@ BEGIN
         END IF;
         IF fence_records[i] IS NOT NULL THEN
             IF fence_versions[i] = 0 THEN
-                INSERT INTO fencepost.fences (tenant, name, version, mark, cancelled, record)
+                INSERT INTO fencepost.fences (tenant, name, version, mark, cancelled, leased, record)
                 VALUES (fence_tenants[i], fence_names[i], 1, fence_marks[i], fence_cancelled[i],
-                        fence_records[i])
+                        fence_leased[i], fence_records[i])
                 ON CONFLICT DO NOTHING;
             ELSE
                 UPDATE fencepost.fences
                 SET version = version + 1, mark = fence_marks[i], cancelled = fence_cancelled[i],
-                    record = fence_records[i]
+                    leased = fence_leased[i], record = fence_records[i]
                 WHERE tenant = fence_tenants[i] AND name = fence_names[i] AND version = fence_versions[i];
             END IF;
             IF NOT FOUND THEN

@@ -28,12 +28,13 @@ use tokio::time::sleep;
 pub(super) use ask::{Answer, Ask, Doubt, Errand};
 pub(super) use careful::want;
 
-use super::batch::{Columns, Item, Verdict, Written};
+use super::batch::{Columns, Item};
 use super::known::Known;
 use super::restored;
 use super::session::{Connector, Session};
 use super::shared::Shared;
 use super::trouble::Trouble;
+use super::written::{Verdict, Written};
 use crate::failpoint;
 use crate::protocol::command::{Command, Record, Reply};
 use crate::protocol::ids::InstanceId;

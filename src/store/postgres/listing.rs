@@ -22,6 +22,9 @@ use crate::store::{OperationPage, OperationQuery, STATE_WORDS, StoreError, Summa
 /// Up to that many operations are counted; beyond, the database's estimate is told.
 const COUNTED: i64 = 100_000;
 
+pub(super) const LEASED: &str = "SELECT f.tenant, f.name AS id, f.record FROM fencepost.fences f
+    WHERE f.leased AND f.tenant = $3 AND ($1::bytea IS NULL OR f.name > $1) ORDER BY f.name LIMIT $2";
+
 /// A turn to list.
 struct Listing<'r> {
     session: Session,
@@ -121,6 +124,23 @@ impl Reader {
     ) -> Result<Vec<Fence>, StoreError> {
         const FENCES: &str = "SELECT f.tenant, f.name AS id, f.record FROM fencepost.fences f
             WHERE f.tenant = $3 AND ($1::bytea IS NULL OR f.name > $1) ORDER BY f.name LIMIT $2";
+        self.fences(FENCES, after, limit).await
+    }
+
+    pub(super) async fn leased(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Fence>, StoreError> {
+        self.fences(LEASED, after, limit).await
+    }
+
+    async fn fences(
+        &self,
+        statement: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Fence>, StoreError> {
         let after = after.map(str::as_bytes);
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
@@ -130,7 +150,7 @@ impl Reader {
         ];
         self.read(async {
             let listing = self.listing().await?;
-            let rows = listing.session.rows(FENCES, &parameters).await?;
+            let rows = listing.session.rows(statement, &parameters).await?;
             listing.end().await;
             let mut fences = Vec::new();
             for row in rows {

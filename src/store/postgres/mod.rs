@@ -62,6 +62,7 @@ mod tls;
 mod trouble;
 mod wants;
 mod whereabouts;
+mod written;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -210,6 +211,10 @@ impl Backend for PostgresBackend {
 
     fn resources<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
         Box::pin(self.reader.resources(after, limit))
+    }
+
+    fn leased<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
+        Box::pin(self.reader.leased(after, limit))
     }
 
     fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {

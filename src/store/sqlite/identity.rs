@@ -93,7 +93,10 @@ pub(super) fn establish(
     let mut about = schema::alone(&connection, || {
         let mut about = match found {
             Found::Nothing => make(&connection, id, &sealer, place, now)?,
-            Found::Format(_) => About::read(&connection)?.ok_or(AdoptError::NoRow)?,
+            Found::Format(_) => {
+                schema::complete(&connection)?;
+                About::read(&connection)?.ok_or(AdoptError::NoRow)?
+            }
         };
         keys::adopt(&connection, &mut sealer, &mut about, now)?;
         if let Some(accepted) = &accepted {

@@ -167,6 +167,14 @@ impl Backend for SqliteBackend {
         )
     }
 
+    fn leased<'a>(&'a self, after: Option<&'a str>, limit: usize) -> Pending<'a, Vec<Fence>> {
+        let after = after.map(str::to_owned);
+        Box::pin(
+            self.readers
+                .run(move |connection, _| read::leased(connection, after.as_deref(), limit)),
+        )
+    }
+
     fn in_doubt(&self, after: u64, limit: usize) -> Pending<'_, Vec<(u64, Operation)>> {
         Box::pin(
             self.readers

@@ -170,10 +170,10 @@ fn write_fence(connection: &Connection, fence: &Fence) -> rusqlite::Result<()> {
     let mark = fence.mark.map(|mark| mark.to_string());
     connection
         .prepare_cached(
-            "INSERT INTO fences (name, tenant, mark, cancelled, record)
-             VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO fences (name, tenant, mark, cancelled, record, leased)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (name, tenant)
-             DO UPDATE SET mark = ?3, cancelled = ?4, record = ?5",
+             DO UPDATE SET mark = ?3, cancelled = ?4, record = ?5, leased = ?6",
         )?
         .execute(params![
             fence.resource.name.as_str(),
@@ -181,6 +181,7 @@ fn write_fence(connection: &Connection, fence: &Fence) -> rusqlite::Result<()> {
             mark,
             fence.cancelled,
             codec::encode_fence(fence),
+            fence.lease.is_some(),
         ])?;
     Ok(())
 }

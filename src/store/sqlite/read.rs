@@ -251,6 +251,39 @@ pub(super) fn resources(
     Ok(fences)
 }
 
+pub(super) const LEASED: &str = "SELECT name, tenant, record FROM fences
+     WHERE leased = 1 ORDER BY name, tenant LIMIT ?1";
+
+pub(super) const LEASED_AFTER: &str = "SELECT name, tenant, record FROM fences
+     WHERE leased = 1 AND name > ?2 ORDER BY name, tenant LIMIT ?1";
+
+pub(super) fn leased(
+    connection: &Connection,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Fence>, Fault> {
+    let columns: i64 = connection.query_row(schema::HAS_LEASES, [], |row| row.get(0))?;
+    if columns == 0 {
+        return Ok(Vec::new());
+    }
+    let limit = clamp_len(limit);
+    let sql = if after.is_some() {
+        LEASED_AFTER
+    } else {
+        LEASED
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = match after {
+        Some(after) => statement.query(rusqlite::params![limit, after])?,
+        None => statement.query([limit])?,
+    };
+    let mut fences = Vec::new();
+    while let Some(row) = rows.next()? {
+        fences.push(Tables::fence_from(row)?);
+    }
+    Ok(fences)
+}
+
 pub(super) fn in_doubt(
     connection: &Connection,
     tables: &Tables<'_>,

@@ -80,6 +80,13 @@ pub(super) const SETTLED: &str =
 /// Twins are rare.
 pub(super) const TWINS_OF_FIRST: &str = "CREATE INDEX twins_of_first ON twins (first);";
 
+/// Who has a lease, by name.
+const LEASED: &str = "CREATE INDEX leased_in_order ON fences (leased) WHERE leased = 1;";
+
+/// Are leases told apart? A register of before there were any, that is only looked at, has none.
+pub(super) const HAS_LEASES: &str =
+    "SELECT count(*) FROM pragma_table_info('fences') WHERE name = 'leased'";
+
 // Names come before tenants in the keys: one register serves one tenant mostly, and an index whose
 // entries all begin alike finds nothing faster for it.
 const TABLES: &str = "
@@ -91,6 +98,7 @@ CREATE TABLE fences (
     record BLOB NOT NULL,
     applied INTEGER,
     applied_number INTEGER NOT NULL DEFAULT 0,
+    leased INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (name, tenant)
 ) STRICT, WITHOUT ROWID;
 
@@ -217,7 +225,14 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Makes the tables of a new register, inside a transaction.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
-    for tables in [REGISTER, TABLES, locator::TABLE, SETTLED, TWINS_OF_FIRST] {
+    for tables in [
+        REGISTER,
+        TABLES,
+        locator::TABLE,
+        SETTLED,
+        TWINS_OF_FIRST,
+        LEASED,
+    ] {
         connection.execute_batch(tables)?;
     }
     let mut counts = connection.prepare("INSERT INTO counts (state, operations) VALUES (?1, 0)")?;
@@ -226,6 +241,17 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     }
     connection.pragma_update(None, "application_id", APPLICATION)?;
     connection.pragma_update(None, "user_version", FORMAT)
+}
+
+/// Adds what a register of before leases lacks, inside a transaction. Nothing of it was leased, and earlier versions
+/// get along with it.
+pub(super) fn complete(connection: &Connection) -> rusqlite::Result<()> {
+    let columns: i64 = connection.query_row(HAS_LEASES, [], |row| row.get(0))?;
+    if columns > 0 {
+        return Ok(());
+    }
+    connection.execute_batch("ALTER TABLE fences ADD COLUMN leased INTEGER NOT NULL DEFAULT 0")?;
+    connection.execute_batch(LEASED)
 }
 
 /// Runs `change` as one transaction, alone.

@@ -32,6 +32,13 @@ fn names_and_labels_are_those_of_the_documentation() {
     metrics.upstream_took(Millis(20));
     metrics.waited(WaitedFor::Predecessor, Millis(1_500));
     metrics.settled_after(Millis(61_000));
+    metrics.leases_held("fencepost", 3);
+    metrics.lease_acquired(2_500_000);
+    metrics.lease_renewal_failed();
+    metrics.ownership_passed("release");
+    metrics.ownership_passed("expiry");
+    metrics.waited(WaitedFor::Lease, Millis(2_500));
+    let _waits = metrics.waits_for_lease();
     metrics.unsettled(&[("UNCERTAIN", 2), ("COMPLETED", 9)], Some(Millis(2_500)));
     metrics.key_lifetime_left(Some(Millis(90_500)));
     for line in [
@@ -55,6 +62,13 @@ fn names_and_labels_are_those_of_the_documentation() {
         r#"fencepost_store_forgotten_total{what="answers"} 5"#,
         "fencepost_upstream_duration_seconds_sum 0.02",
         r#"fencepost_wait_seconds_sum{for="predecessor"} 1.5"#,
+        r#"fencepost_wait_seconds_sum{for="lease"} 2.5"#,
+        r#"fencepost_lease_held{source="fencepost"} 3"#,
+        "fencepost_lease_waiting 1",
+        "fencepost_lease_acquire_seconds_sum 2.5",
+        "fencepost_lease_renewal_failures_total 1",
+        r#"fencepost_ownership_transfers_total{after="release"} 1"#,
+        r#"fencepost_ownership_transfers_total{after="expiry"} 1"#,
     ] {
         assert_line(&metrics, line);
     }

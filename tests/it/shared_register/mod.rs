@@ -8,6 +8,7 @@
 
 mod away;
 mod forgotten;
+mod leases;
 mod opening;
 mod operators;
 mod roles;

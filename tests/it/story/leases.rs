@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
+use crate::support::call::InFlight;
 use crate::support::ports;
 use crate::support::setup::Setup;
 use crate::support::upstream::Keys;
@@ -25,15 +26,15 @@ effects:
 "#;
 
 /// The account that everybody wants.
-const ACCOUNT: &str = "account:1";
+pub(super) const ACCOUNT: &str = "account:1";
 
-struct Leased {
-    proxy: Proxy,
-    upstream: Upstream,
-    worker: SocketAddr,
+pub(super) struct Leased {
+    pub(super) proxy: Proxy,
+    pub(super) upstream: Upstream,
+    pub(super) worker: SocketAddr,
 }
 
-fn leased() -> Leased {
+pub(super) fn leased() -> Leased {
     let upstream = Upstream::start(Keys::Honoured);
     let worker = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
     let setup = Setup::new(upstream.address(), ROUTE);
@@ -46,17 +47,32 @@ fn leased() -> Leased {
 }
 
 impl Leased {
-    fn ask(&self, what: &str, body: &str) -> Answer {
-        let path = format!("/v1/leases/{}/{what}", in_path(ACCOUNT));
-        Call::new(self.worker, "POST", &path).json(body).send()
+    pub(super) fn ask(&self, what: &str, body: &str) -> Answer {
+        self.call(what, body).send()
     }
 
-    fn acquire(&self, ttl: &str, wait: &str) -> Answer {
+    pub(super) fn call(&self, what: &str, body: &str) -> Call {
+        let path = format!("/v1/leases/{}/{what}", in_path(ACCOUNT));
+        Call::new(self.worker, "POST", &path).json(body)
+    }
+
+    /// Comes to wait, and stands in line behind all who came before.
+    pub(super) fn wait_in_line(&self, wait: &str) -> InFlight {
+        let before = self.proxy.counted("fencepost_lease_waiting");
+        let body = format!(r#"{{"ttl":"1h","wait":"{wait}","holder":"waiter"}}"#);
+        let waiting = self.call("acquire", &body).start();
+        until("it stands in line", || {
+            self.proxy.counted("fencepost_lease_waiting") > before
+        });
+        waiting
+    }
+
+    pub(super) fn acquire(&self, ttl: &str, wait: &str) -> Answer {
         let body = format!(r#"{{"ttl":"{ttl}","wait":"{wait}","holder":"worker"}}"#);
         self.ask("acquire", &body)
     }
 
-    fn acquired(&self, ttl: &str, wait: &str) -> (String, String) {
+    pub(super) fn acquired(&self, ttl: &str, wait: &str) -> (String, String) {
         let told = self.acquire(ttl, wait);
         assert_eq!(told.status, 200, "{}", told.text());
         let told = told.json();
@@ -64,16 +80,16 @@ impl Leased {
         (text("acquisition"), text("token"))
     }
 
-    fn his(&self, what: &str, acquisition: &str) -> Answer {
+    pub(super) fn his(&self, what: &str, acquisition: &str) -> Answer {
         self.ask(what, &format!(r#"{{"acquisition":"{acquisition}"}}"#))
     }
 
-    fn pay(&self, token: &str, key: &str) -> Answer {
+    pub(super) fn pay(&self, token: &str, key: &str) -> Answer {
         pay_from(&self.proxy, "1", token, key).send()
     }
 
     /// `lease run`, with a command of a shell.
-    fn run(&self, ttl: &str, more: &[&str], script: &str) -> Child {
+    pub(super) fn run(&self, ttl: &str, more: &[&str], script: &str) -> Child {
         let worker = format!("http://{}", self.worker);
         let own = ["lease", "run", "--resource", ACCOUNT, "--ttl", ttl];
         Command::new(env!("CARGO_BIN_EXE_fencepost"))
@@ -89,7 +105,7 @@ impl Leased {
     }
 }
 
-fn read_all(child: &mut Child) -> String {
+pub(super) fn read_all(child: &mut Child) -> String {
     let mut text = String::new();
     child
         .stdout

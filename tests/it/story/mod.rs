@@ -20,6 +20,8 @@ mod hygiene;
 mod identity;
 mod incarnations;
 mod leases;
+mod leases_line;
+mod leases_lost;
 mod looking_up;
 mod lost_answer;
 mod meaning;

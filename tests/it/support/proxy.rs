@@ -180,6 +180,14 @@ impl Proxy {
         self.setup.health
     }
 
+    /// What it holds in memory, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let number = line.unwrap().split_whitespace().nth(1);
+        number.unwrap().parse().unwrap()
+    }
+
     /// Has it ended? How?
     pub fn end(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
@@ -230,6 +238,15 @@ impl Proxy {
             })
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum()
+    }
+
+    /// The same of what is counted in whole numbers.
+    pub fn counted(&self, name: &str) -> u64 {
+        let number = self.metric(name);
+        let whole = format!("{number:.0}");
+        whole
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is {number}"))
     }
 
     /// Runs an operator command against this proxy, found through its config.

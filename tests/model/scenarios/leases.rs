@@ -115,10 +115,7 @@ fn proxy_dies() -> Scenario {
         })
         .with(|scenario| {
             scenario.proxies = 2;
-            scenario.holders = vec![
-                owner("Alice", 0, TICK_MS),
-                waiter("Bob", 1, TICK_MS),
-            ];
+            scenario.holders = vec![owner("Alice", 0, TICK_MS), waiter("Bob", 1, TICK_MS)];
         })
 }
 
@@ -161,10 +158,7 @@ fn released() -> Scenario {
         .one_resend()
         .with(|scenario| {
             scenario.proxies = 2;
-            scenario.holders = vec![
-                owner("Alice", 0, TICK_MS),
-                waiter("Bob", 1, TICK_MS),
-            ];
+            scenario.holders = vec![owner("Alice", 0, TICK_MS), waiter("Bob", 1, TICK_MS)];
         })
 }
 

@@ -21,13 +21,14 @@ use crate::protocol::decide::decide;
 use crate::protocol::ids::{InstanceId, OperationKey};
 use crate::protocol::lease::LeaseReply;
 use crate::protocol::view;
-use crate::store::postgres::batch::{Fate, Item, Verdict, Written, in_lock_order};
+use crate::store::postgres::batch::{Fate, Item, in_lock_order};
 use crate::store::postgres::known::Known;
 use crate::store::postgres::life;
 use crate::store::postgres::session::Session;
 use crate::store::postgres::shared::Shared;
 use crate::store::postgres::trouble::Trouble;
 use crate::store::postgres::wants::Wants;
+use crate::store::postgres::written::{Verdict, Written};
 use crate::store::{StoreError, load};
 
 /// How often a decision that lost a race is taken again.

@@ -437,6 +437,7 @@ struct Fences {
     names: Vec<Vec<u8>>,
     marks: Vec<Option<String>>,
     cancelled: Vec<bool>,
+    leased: Vec<bool>,
     records: Vec<Vec<u8>>,
     applied: Vec<Option<Vec<u8>>>,
     applied_numbers: Vec<i64>,
@@ -453,6 +454,7 @@ impl Fences {
             .map_err(|error| error.of(&format_args!("fence of {:?}", line.resource)))?;
         self.marks.push(fence.mark.map(|mark| mark.to_string()));
         self.cancelled.push(fence.cancelled);
+        self.leased.push(fence.lease.is_some());
         self.tenants.push(line.tenant);
         self.names.push(line.resource.into_bytes());
         self.records.push(record);
@@ -465,10 +467,10 @@ impl Fences {
 
     async fn write(&self, session: &Session) -> Result<(), MoveError> {
         const INSERT: &str = "INSERT INTO fencepost.fences
-            (version, tenant, name, mark, cancelled, record, applied, applied_number)
+            (version, tenant, name, mark, cancelled, record, applied, applied_number, leased)
             SELECT 1, a.* FROM unnest($1::text[], $2::bytea[], $3::text[], $4::boolean[], $5::bytea[],
-                                      $6::bytea[], $7::bigint[]) a";
-        let columns: [(&(dyn ToSql + Sync), Type); 7] = [
+                                      $6::bytea[], $7::bigint[], $8::boolean[]) a";
+        let columns: [(&(dyn ToSql + Sync), Type); 8] = [
             (&self.tenants, Type::TEXT_ARRAY),
             (&self.names, Type::BYTEA_ARRAY),
             (&self.marks, Type::TEXT_ARRAY),
@@ -476,6 +478,7 @@ impl Fences {
             (&self.records, Type::BYTEA_ARRAY),
             (&self.applied, Type::BYTEA_ARRAY),
             (&self.applied_numbers, Type::INT8_ARRAY),
+            (&self.leased, Type::BOOL_ARRAY),
         ];
         insert(session, self.records.len(), INSERT, &columns).await
     }

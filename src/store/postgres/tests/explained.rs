@@ -7,6 +7,7 @@ use crate::protocol::operation::IdentityOrigin;
 use crate::store::Backend;
 use crate::store::postgres::doubt::of_carriers;
 use crate::store::postgres::forget::What;
+use crate::store::postgres::listing;
 use crate::store::postgres::pressing;
 use crate::store::postgres::read::reopened;
 
@@ -26,13 +27,14 @@ fn filling(tenant: &str) -> String {
          SELECT decode(md5(n::text), 'hex'), '{tenant}', 'u', '', '', 0, '', decode(md5(n::text), 'hex')
          FROM generate_series(1, 40000) n;
          INSERT INTO fencepost.fences (tenant, name, version, cancelled, record)
-         SELECT '{tenant}', decode(md5(n::text), 'hex'), 1, false, '' FROM generate_series(1, 2003) n"
+         SELECT '{tenant}', decode(md5(n::text), 'hex'), 1, false, '' FROM generate_series(1, 2003) n;
+         UPDATE fencepost.fences SET leased = true WHERE name < '\\x02'"
     )
 }
 
 fn fill(database: &Database) {
     database.query(&format!(
-        "{}; ANALYZE fencepost.operations, fencepost.events, fencepost.twins",
+        "{}; ANALYZE fencepost.operations, fencepost.events, fencepost.twins, fencepost.fences",
         filling("t")
     ));
 }
@@ -82,6 +84,11 @@ async fn nothing_is_searched_through_from_end_to_end() {
     assert!(found.contains("unsettled_of_owner"), "{found}");
     let found = plan(&database, &reopened(), "'7'::bytea; 't'");
     assert!(found.contains("reopened_by_id"), "{found}");
+    for after in ["NULL", "'\\x01'::bytea"] {
+        let found = plan(&database, listing::LEASED, &format!("{after}; 50; 't'"));
+        assert!(found.contains("leased_in_order"), "{found}");
+        assert!(!found.contains("Sort"), "{found}");
+    }
     // What every scrape asks ends after so many rows, however many there are.
     for (statement, behind) in [(pressing::COUNTS, ""), (&pressing::behind(), "; 7")] {
         let found = plan(&database, statement, &format!("'t'; 100{behind}"));

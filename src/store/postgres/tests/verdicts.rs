@@ -273,7 +273,7 @@ async fn nothing_is_written_on_a_snapshot_of_before_a_wait() {
     let name = database.name().to_owned();
     let a = join(&database, A, LONG).await;
     a.backend.close().await.unwrap();
-    let nothing = vec!["NULL"; 46].join(", ");
+    let nothing = vec!["NULL"; 47].join(", ");
     for (level, is_enough) in [("READ COMMITTED", true), ("REPEATABLE READ", false)] {
         let write =
             format!("BEGIN ISOLATION LEVEL {level}; SELECT fencepost.write_1({nothing}); COMMIT");

@@ -301,3 +301,46 @@ async fn a_register_of_format_1_that_was_put_back_is_noticed() {
         other => panic!("{other:?}"),
     }
 }
+
+/// A register of before leases gets what lists them when it is opened to be used, and works without where it is only
+/// looked at. The list is found by the index, however many have none.
+#[tokio::test]
+async fn a_register_of_before_leases_is_completed() {
+    let dir = TempDir::new().unwrap();
+    opened(&dir).await.close().await;
+    let whole = columns(&by_hand(&dir));
+    let before = "DROP INDEX leased_in_order; ALTER TABLE fences DROP COLUMN leased";
+    by_hand(&dir).execute_batch(before).unwrap();
+    let looking = Options {
+        restored: Restored::Overlook,
+        create: false,
+        ..options(dir.path())
+    };
+    let looked = opened_with(looking, owner(INSTANCE)).await.unwrap();
+    assert_eq!(looked.backend.leased(None, 10).await, Ok(vec![]));
+    looked.close().await;
+    assert_ne!(columns(&by_hand(&dir)), whole);
+    opened(&dir).await.close().await;
+    assert_eq!(columns(&by_hand(&dir)), whole);
+    for sql in [read::LEASED, read::LEASED_AFTER] {
+        let connection = by_hand(&dir);
+        let mut plan = connection
+            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+            .unwrap();
+        let plan: Vec<String> = plan
+            .query_map(
+                rusqlite::params_from_iter(if sql == read::LEASED {
+                    vec!["10"]
+                } else {
+                    vec!["10", "r"]
+                }),
+                |row| row.get(3),
+            )
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let plan = plan.join("\n");
+        assert!(plan.contains("USING INDEX leased_in_order"), "{plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    }
+}
