@@ -6,7 +6,9 @@
 
 use std::fmt::Write;
 
-use super::arguments::{ResourceShow, ResourceSteer, Resources, ResourcesList};
+use super::arguments::{
+    ResourceAccept, ResourceRepair, ResourceShow, ResourceSteer, Resources, ResourcesList,
+};
 use super::failure::Failure;
 use super::instance::Touch;
 use super::operations;
@@ -23,6 +25,8 @@ pub(super) async fn run(command: &Resources, json: bool) -> Result<String, Failu
         Resources::Advance(steer) => self::steer(steer, "advance", json).await,
         Resources::Cancel(steer) => self::steer(steer, "cancel", json).await,
         Resources::Reopen(steer) => self::steer(steer, "reopen", json).await,
+        Resources::Accept(accept) => self::accept(accept, json).await,
+        Resources::Repair(repair) => self::repair(repair, json).await,
     }
 }
 
@@ -50,6 +54,40 @@ async fn steer(steer: &ResourceSteer, verb: &str, json: bool) -> Result<String, 
     let body = serde_json::json!({ "reason": steer.reason }).to_string();
     let told = steer.instance.change(&path, body, Touch::Records).await?;
     told.printed(json, steered)
+}
+
+async fn accept(accept: &ResourceAccept, json: bool) -> Result<String, Failure> {
+    let ResourceAccept {
+        name,
+        token,
+        source,
+        reason,
+        instance,
+    } = accept;
+    let path = path(&["resources", name, "accept"], &[]);
+    let mut body = serde_json::json!({ "token": token, "reason": reason });
+    if let (Some(source), Some(fields)) = (source, body.as_object_mut()) {
+        fields.insert("source".to_owned(), source.as_str().into());
+    }
+    let told = instance.change(&path, body.to_string(), Touch::Records);
+    told.await?.printed(json, steered)
+}
+
+async fn repair(repair: &ResourceRepair, json: bool) -> Result<String, Failure> {
+    let ResourceRepair {
+        name,
+        to,
+        disown,
+        reason,
+        instance,
+    } = repair;
+    let path = path(&["resources", name, "repair"], &[]);
+    let mut body = serde_json::json!({ "disown": disown, "reason": reason });
+    if let (Some(to), Some(fields)) = (to, body.as_object_mut()) {
+        fields.insert("to".to_owned(), to.as_str().into());
+    }
+    let told = instance.change(&path, body.to_string(), Touch::Records);
+    told.await?.printed(json, steered)
 }
 
 fn explained(view: &ExplainedView) -> String {
@@ -88,11 +126,16 @@ fn explained(view: &ExplainedView) -> String {
 
 fn steered(view: &SteeredView) -> String {
     let mut text = format!(
-        "{}: {}, incarnation {}, token {}\n",
+        "{}: {}, incarnation {}, token {}{}\n",
         clean(&view.resource),
         view.done,
         view.incarnation,
-        or_dash(view.token.as_ref())
+        or_dash(view.token.as_ref()),
+        if view.closed && view.token.is_some() {
+            ", cut off: only a newer one is let in"
+        } else {
+            ""
+        }
     );
     if view.in_flight.is_empty() {
         text.push_str("nothing that was admitted before is unsettled\n");

@@ -121,6 +121,10 @@ rules! {
     UndoneAnswerProvesNothing: "once an undo has begun, an attempt's own answer does not say that it is in force",
     WhatWasAdmittedIsCutOff: "a cancel or an advance cuts off what was admitted before",
     AdvanceClosesTheMark: "an advance closes the mark",
+    AcceptOnlyRaises: "what a person accepts lies above the mark",
+    RepairKeepsWhatWasApplied: "a repair goes below nothing that was applied and not disowned",
+    RepairIsANewIncarnation: "a repair begins a new incarnation",
+    RepairOpensNothing: "a repair opens no token that was closed before",
 }
 
 /// Is the rule broken? Only ever in a test.

@@ -14,6 +14,7 @@ mod age;
 mod codec;
 #[cfg(test)]
 pub(crate) mod conformance;
+mod epoch;
 mod load;
 pub mod memory;
 pub mod moving;
@@ -46,6 +47,7 @@ use crate::protocol::view::{Living, Record as Found};
 use crate::protocol::void::{BeginVoid, VoidReply};
 
 use about::{About, Standing};
+pub use epoch::NewEpoch;
 pub use permit::Voiding;
 use permit::{Permit, Receipt, VoidPermit, VoidReceipt};
 pub use remember::{Purged, Remember};
@@ -173,6 +175,12 @@ pub trait Backend: Send + Sync + 'static {
     /// to count.
     fn epoch(&self) -> Pending<'_, u64> {
         Box::pin(async { Ok(self.summary().await?.epoch) })
+    }
+
+    /// Starts a new epoch, and answers which. Once it has answered nothing is admitted any more that was decided
+    /// in an earlier one, by whomever.
+    fn begin_epoch<'a>(&'a self, _new: &'a NewEpoch) -> Pending<'a, u64> {
+        Box::pin(async { Err(StoreError::Unavailable("no epoch begins here".to_owned())) })
     }
 
     /// What the register says of itself.

@@ -23,7 +23,8 @@ pub use operation::{
     AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView, SettlingView,
 };
 pub use resource::{
-    InFlightView, InterventionView, ResourceDetail, ResourceList, ResourceView, SteeredView,
+    EpochView, InFlightView, InterventionView, ResourceDetail, ResourceList, ResourceView,
+    SteeredView,
 };
 pub use status::{CountedView, PressingView, RegisterView, StandingView, StatusView};
 pub use story::{LineView, MoveView, StoryView};

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use super::Purged;
 use super::SqliteBackend;
 use super::witness::Sighting;
-use super::writer::{Errand, Tended};
-use crate::store::StoreError;
+use super::writer::{EpochErrand, Errand, Tended};
+use crate::store::{NewEpoch, StoreError};
 
 /// How often the house is looked after: commits of so long can be lost in a restore unnoticed.
 const EVERY: Duration = Duration::from_secs(1);
@@ -53,6 +53,15 @@ impl SqliteBackend {
         let tended = self.ask(Errand::Tend).await?;
         self.tell_witness(tended.sighting).await;
         Ok(tended)
+    }
+
+    /// A new epoch; the witness knows of it afterwards.
+    pub(super) async fn try_begin_epoch(&self, new: &NewEpoch) -> Result<u64, StoreError> {
+        let new = new.clone();
+        let errand = |answer| Errand::Epoch(Box::new(EpochErrand { new, answer }));
+        let begun = self.ask(errand).await?;
+        self.tell_witness(begun).await;
+        Ok(begun.epoch)
     }
 
     pub(super) async fn end(&self) -> Result<(), StoreError> {

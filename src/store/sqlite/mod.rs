@@ -45,8 +45,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::about::About;
 use super::{
-    Backend, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored, StoredResource,
-    Summary, Wanted,
+    Backend, NewEpoch, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored,
+    StoredResource, Summary, Wanted,
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
@@ -194,6 +194,10 @@ impl Backend for SqliteBackend {
             self.readers
                 .run(|connection, tables| read::pressing(connection, tables)),
         )
+    }
+
+    fn begin_epoch<'a>(&'a self, new: &'a NewEpoch) -> Pending<'a, u64> {
+        Box::pin(self.try_begin_epoch(new))
     }
 
     fn about(&self) -> Pending<'_, About> {

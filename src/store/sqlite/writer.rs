@@ -13,6 +13,7 @@
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
 
 mod asker;
+mod epoch;
 mod housekeeping;
 mod transaction;
 
@@ -42,6 +43,7 @@ use crate::store::{StoreError, Wanted, load};
 use crate::{clock, failpoint};
 
 pub(super) use asker::Asker;
+pub(super) use epoch::EpochErrand;
 pub use housekeeping::Tended;
 
 use housekeeping::House;
@@ -61,6 +63,8 @@ pub(super) enum Errand {
     Prove(Answer<()>),
     /// Look after the house: tell how far the register has come, and forget what is old.
     Tend(Answer<Tended>),
+    /// Begin a new epoch, after what came before.
+    Epoch(Box<EpochErrand>),
     /// Stop, after what came before. Answers how far the register has come.
     Close(Answer<Sighting>),
 }
@@ -105,6 +109,7 @@ struct Batch {
     commands: Commands,
     proofs: Vec<Answer<()>>,
     tends: Vec<Answer<Tended>>,
+    epoch: Option<Box<EpochErrand>>,
     close: Option<Answer<Sighting>>,
 }
 
@@ -185,6 +190,10 @@ impl Writer {
                 Errand::Apply(command, asker) => batch.commands.push((command, asker)),
                 Errand::Prove(answer) => batch.proofs.push(answer),
                 Errand::Tend(answer) => batch.tends.push(answer),
+                Errand::Epoch(errand) => {
+                    batch.epoch = Some(errand);
+                    break;
+                }
                 Errand::Close(answer) => {
                     batch.close = Some(answer);
                     break;
@@ -205,6 +214,7 @@ impl Writer {
             commands,
             proofs,
             tends,
+            epoch,
             close,
         } = batch;
         let advance = !proofs.is_empty() || (!tends.is_empty() && (self.moved || self.is_stale()));
@@ -221,6 +231,9 @@ impl Writer {
                 }
                 Err(error) => refuse(&error, commands, proofs),
             }
+        }
+        if let Some(errand) = epoch {
+            self.begin_epoch(*errand);
         }
         if !tends.is_empty() {
             self.tend(tends);
