@@ -466,6 +466,7 @@ fn is_stale(ruling: &Ruling) -> bool {
 }
 
 mod admission;
+mod amending;
 mod ask;
 mod attended;
 mod company;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fencepost::protocol::command::{
-    Admit, Changes, Command, Note as NoteCommand, Park, Presented, Record as RecordCommand, Reply,
-    RequestChange, Resend, Resolve, Steer, TokenField,
+    Admit, Applied, Changes, Command, Note as NoteCommand, Park, Presented,
+    Record as RecordCommand, Reply, RequestChange, Resend, Resolve, Steer, TokenField,
 };
 use fencepost::protocol::company::Company;
 use fencepost::protocol::decide::decide;
@@ -25,7 +25,7 @@ use fencepost::protocol::outcome::{Answer, StoredRequest, Verdict};
 use fencepost::protocol::start::Start;
 use fencepost::protocol::take_up::TakeUp;
 use fencepost::protocol::time::{BootId, BootInstant, Moment};
-use fencepost::protocol::view::{Living, Record as Found, TwinNote, Unsettled, View};
+use fencepost::protocol::view::{AppliedAbove, Living, Record as Found, TwinNote, Unsettled, View};
 use fencepost::protocol::void::{BeginVoid, Voided};
 
 use super::scenario::{Call, Scenario, TICK_MS};
@@ -227,7 +227,7 @@ pub fn lease(scenario: &Scenario, proxy: u8) -> LeaseFacts {
 fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &Command) -> View {
     let mut view = View {
         lease: lease(scenario, proxy),
-        ..View::of_nothing(scenario.epoch, living(world, scenario, proxy))
+        ..View::of_nothing(world.epoch, living(world, scenario, proxy))
     };
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),
@@ -261,9 +261,14 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
         Command::Lease(Leasing { resource, .. }) => {
             view.fence = world.fences[number_of(&resource.name)].as_deref().cloned();
         }
-        Command::Steer(Steer { resource, .. }) => {
+        Command::Steer(Steer { resource, how, .. }) => {
             view.fence = world.fences[number_of(&resource.name)].as_deref().cloned();
             view.unsettled = Arc::new(unsettled(world, &resource.name));
+            let fence = view.fence.as_ref();
+            let above = fence.and_then(|fence| Some((fence, how.repairs_to(fence)?)));
+            if let Some((fence, token)) = above {
+                view.applied = applied(world, fence, token);
+            }
         }
     }
     view
@@ -332,6 +337,23 @@ fn unsettled(world: &World, resource: &ResourceName) -> Vec<Unsettled> {
         .collect();
     found.sort_by_key(|(number, _)| *number);
     found.into_iter().map(|(_, unsettled)| unsettled).collect()
+}
+
+fn applied(world: &World, fence: &Fence, above: FencingToken) -> AppliedAbove {
+    let applied = world.records.iter().filter_map(|record| {
+        let place = record.operation.place.as_ref()?;
+        let is_of_it =
+            place.resource == fence.resource.name && place.incarnation == fence.incarnation;
+        let token = place.token.filter(|token| *token > above && is_of_it)?;
+        let State::Completed(completion) = &record.operation.state else {
+            return None;
+        };
+        (completion.verdict == Verdict::Applied).then(|| Applied {
+            key: record.operation.key.clone(),
+            token,
+        })
+    });
+    AppliedAbove::of(applied.collect())
 }
 
 fn persist(world: &mut World, changes: Changes) {

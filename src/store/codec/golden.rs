@@ -237,6 +237,7 @@ fn fence() -> Fence {
         interventions: std::sync::Arc::default(),
         issued: None,
         lease: None,
+        shut: None,
     }
 }
 

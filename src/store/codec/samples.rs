@@ -6,7 +6,6 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::select;
 use settling::{settling, steps};
 
 use crate::protocol::command::Event;
