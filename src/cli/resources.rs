@@ -14,7 +14,9 @@ use super::instance::Touch;
 use super::operations;
 use super::table::{Facts, Table, age, clean, or_dash, shell_word};
 use crate::admin::client::path;
-use crate::admin::views::{ExplainedView, ResourceDetail, ResourceList, ResourceView, SteeredView};
+use crate::admin::views::{
+    AdviceView, ExplainedView, ResourceDetail, ResourceList, ResourceView, SteeredView,
+};
 
 /// Does it; answers what to print.
 pub(super) async fn run(command: &Resources, json: bool) -> Result<String, Failure> {
@@ -121,7 +123,25 @@ fn explained(view: &ExplainedView) -> String {
             let _ = writeln!(text, "  type     {}", clean(command));
         }
     }
+    advised(&mut text, &view.advice);
     text
+}
+
+/// What whoever is refused here may say, and what an operator types if he is right.
+fn advised(text: &mut String, advice: &[AdviceView]) {
+    if advice.is_empty() {
+        return;
+    }
+    text.push_str("\nif a caller is refused here, and is right\n");
+    for one in advice {
+        let _ = writeln!(
+            text,
+            "  {} ({})\n    {}",
+            one.refusal,
+            clean(&one.when),
+            clean(&one.command)
+        );
+    }
 }
 
 fn steered(view: &SteeredView) -> String {
@@ -207,7 +227,15 @@ fn shown(detail: &ResourceDetail) -> String {
             Some(resource.cut_off).filter(|number| *number > 0),
         );
     for it in &resource.interventions {
-        let did = format!("{} {} by {}: {}", it.at, it.did, it.operator, it.reason);
+        let token = it.token.as_ref().map(|token| format!(" {token}"));
+        let did = format!(
+            "{} {}{} by {}: {}",
+            it.at,
+            it.did,
+            token.unwrap_or_default(),
+            it.operator,
+            it.reason
+        );
         facts.fact("operators", Some(did));
     }
     let mut text = facts.text();

@@ -168,6 +168,7 @@ impl Fence {
             let rejection = Rejection::StaleToken {
                 presented: token,
                 current: self.mark,
+                epoch: (token.epoch() < register_epoch).then_some(register_epoch),
             };
             return Standing::Stale { token, rejection };
         }

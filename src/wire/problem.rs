@@ -103,6 +103,10 @@ pub fn refused(rejection: &Rejection, about: About<'_>) -> Reply {
         ..about
     };
     let mut wording = Wording::of_rejection(rejection);
+    if let (Rejection::TokenUnknown { presented, why }, Some(key)) = (rejection, about.resource) {
+        let way = wording::let_in(*presented, *why, &key.name);
+        wording.detail = format!("{} {way}", wording.detail);
+    }
     if !about.differs.is_empty() {
         let names = about.differs.join(", ");
         wording.detail = format!("{} It differs in: {names}.", wording.detail);

@@ -17,7 +17,7 @@ mod story;
 mod words;
 
 pub use content::{ContentView, EventView, OperationDetail};
-pub use explained::{BlockerView, ExplainedView};
+pub use explained::{AdviceView, BlockerView, ExplainedView};
 pub use many::{ManyResolvedView, OneResolvedView};
 pub use operation::{
     AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView, SettlingView,

@@ -139,6 +139,7 @@ fn acquiring_advances_the_fence() {
     let stale = Rejection::StaleToken {
         presented: token("1"),
         current: Some(token("2")),
+        epoch: None,
     };
     assert_eq!(
         refused(world.admit(&of_own_source("late", "1", "a"))),

@@ -130,6 +130,7 @@ pub(super) async fn in_a_new_epoch_every_token_of_before_is_stale(mut subject: S
         let stale = Rejection::StaleToken {
             presented: token("900"),
             current: mark,
+            epoch: Some(1),
         };
         assert_eq!(refusal(&subject, late).await, stale);
     }
@@ -198,6 +199,7 @@ pub(super) async fn in_a_new_epoch_leases_of_before_are_lost(subject: Subject) {
     let stale = Rejection::StaleToken {
         presented: token("1"),
         current: Some(token("1:1")),
+        epoch: Some(1),
     };
     assert_eq!(refused, stale);
 }

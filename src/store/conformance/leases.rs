@@ -90,6 +90,7 @@ pub(super) async fn a_lease_cuts_off_the_owner_before(subject: Subject) {
     let stale = Rejection::StaleToken {
         presented: first.token,
         current: Some(second.token),
+        epoch: None,
     };
     assert_eq!(refused, stale);
 }

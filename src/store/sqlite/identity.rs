@@ -38,6 +38,8 @@ pub(super) struct Established {
     pub(super) connection: Connection,
     pub(super) about: About,
     pub(super) sealer: Sealer,
+    /// What speaks against it, where it is only looked at.
+    pub(super) doubt: Option<Doubt>,
 }
 
 /// What was decided about a doubt.
@@ -62,6 +64,13 @@ pub(super) fn establish(
     let seen = witness.read().map_err(at(witness.path()))?;
     let (first, others) = keys::of(ground, wanted.keys, found == Found::Nothing)?;
     let claim = claimed(&connection, found, path, now)?;
+    let overlooked = overlooked(
+        claim.as_ref(),
+        &seen,
+        place,
+        witness.path(),
+        wanted.restored,
+    );
     let accepted = judge(
         claim.as_ref(),
         seen,
@@ -87,6 +96,7 @@ pub(super) fn establish(
             connection,
             about,
             sealer,
+            doubt: overlooked,
         });
     }
     let id = ground::random_id()?;
@@ -121,6 +131,7 @@ pub(super) fn establish(
         connection,
         about,
         sealer,
+        doubt: None,
     })
 }
 
@@ -136,6 +147,20 @@ fn claimed(
         Found::Format(1) => Some(recorded_1(connection, path)?.claim()),
         Found::Format(_) => Some(recorded(connection, path)?.claim(now)),
     })
+}
+
+/// What is passed over by whoever only looks; he is told all the same.
+fn overlooked(
+    claim: Option<&Claim>,
+    seen: &Option<Result<Sighting, Doubt>>,
+    place: Place,
+    witness: &Path,
+    restored: Restored,
+) -> Option<Doubt> {
+    match restored {
+        Restored::Overlook => witness::doubt(claim?, seen.clone(), place, witness),
+        Restored::Refuse | Restored::Accept { .. } => None,
+    }
 }
 
 /// `None`: nothing speaks against it.

@@ -6,7 +6,7 @@
 //!
 //! What it does not do: the work itself (`writer`).
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -95,9 +95,10 @@ impl SqliteBackend {
     }
 
     async fn tell_witness(&self, seen: Sighting) {
-        let Some(witness) = self.witness.clone() else {
+        if self.is_looked_at {
             return;
-        };
+        }
+        let witness = Arc::clone(&self.witness);
         let told = tokio::task::spawn_blocking(move || {
             witness
                 .write(seen)

@@ -8,10 +8,11 @@
 use serde_json::{Value, json};
 
 use super::Fault;
-use crate::protocol::ids::OperationKey;
+use crate::protocol::ids::{FencingToken, OperationKey, ResourceName};
 use crate::protocol::outcome::{Provenance, Verdict};
 use crate::protocol::rejection::{Expired, Rejection, UnknownToken};
 use crate::wire::reply::{location, rfc3339, word};
+use crate::wire::shell::shell_word;
 
 /// The variable part of a problem.
 pub(super) struct Wording {
@@ -104,9 +105,14 @@ fn sentence(rejection: &Rejection) -> String {
             "A fencing token is a decimal number below 2^63, or epoch:generation, in exactly one \
              field; a sequence is such a number. Nothing was sent."
         }
-        Rejection::StaleToken { .. } => {
-            "A newer owner has acted on this resource, or its token epoch has passed. Stop working \
-             on it; acquire the lease again before anything else. Nothing was sent."
+        Rejection::StaleToken {
+            presented,
+            epoch: Some(epoch),
+            ..
+        } => return of_earlier_epoch(*presented, *epoch),
+        Rejection::StaleToken { epoch: None, .. } => {
+            "A newer owner has acted on this resource, or whoever held it was cut off. Stop working on it; \
+             acquire the lease again before anything else. Nothing was sent."
         }
         Rejection::TokenUnknown { why, .. } => return unknown_token(*why),
         Rejection::TokenHeldByAnother { .. } => {
@@ -170,9 +176,14 @@ fn predecessor(waiting_may_help: bool) -> &'static str {
 
 fn members(rejection: &Rejection) -> Vec<(&'static str, Value)> {
     match rejection {
-        Rejection::StaleToken { presented, current } => texts([
+        Rejection::StaleToken {
+            presented,
+            current,
+            epoch,
+        } => texts([
             ("presented", Some(presented as &dyn ToString)),
             ("current", current.as_ref().map(|token| token as _)),
+            ("epoch", epoch.as_ref().map(|epoch| epoch as _)),
         ]),
         Rejection::TokenUnknown { presented, .. } => texts([("presented", Some(presented as _))]),
         Rejection::TokenHeldByAnother {
@@ -254,6 +265,14 @@ fn way(verdict: Verdict) -> &'static str {
     }
 }
 
+fn of_earlier_epoch(presented: FencingToken, epoch: u64) -> String {
+    format!(
+        "The token {presented} is of epoch {}, and epoch {epoch} is in force: every token of an earlier one is stale, \
+         on every resource. Stop working on it; acquire the lease again before anything else. Nothing was sent.",
+        presented.epoch()
+    )
+}
+
 fn unknown_token(why: UnknownToken) -> String {
     let reason = match why {
         UnknownToken::LaterEpoch => "is of an epoch that has not started",
@@ -261,10 +280,7 @@ fn unknown_token(why: UnknownToken) -> String {
         UnknownToken::TooFarAhead => "is too far above the highest one seen",
         UnknownToken::OtherSource => "is of another source than the resource's",
     };
-    format!(
-        "The token {reason}. If it is genuine, an operator can let it in (`fencepost resources \
-         accept`). Nothing was sent."
-    )
+    format!("The token {reason}. Nothing was sent.")
 }
 
 fn reference(key: &OperationKey) -> Value {
@@ -273,4 +289,20 @@ fn reference(key: &OperationKey) -> Value {
         "upstream": key.upstream.as_str(),
         "location": location(key),
     })
+}
+
+/// What an operator types, if the token is genuine after all. For people: whoever presented it is told too.
+pub(super) fn let_in(presented: FencingToken, why: UnknownToken, name: &ResourceName) -> String {
+    let word = shell_word(name.as_str());
+    match why {
+        UnknownToken::TooFarAhead | UnknownToken::NeverIssued => format!(
+            "If it is genuine, an operator lets it in: fencepost resources accept {word} --token {presented} \
+             --reason '…'"
+        ),
+        UnknownToken::LaterEpoch | UnknownToken::OtherSource => {
+            "If it is genuine, an operator starts a new epoch, which cuts off every token of before: fencepost \
+             epoch advance --reason '…'"
+                .to_owned()
+        }
+    }
 }
