@@ -22,12 +22,6 @@ pub struct NewEpoch {
 }
 
 impl NewEpoch {
-    /// The one that follows.
-    pub(super) fn after(&self, epoch: u64) -> Result<u64, StoreError> {
-        let next = epoch.checked_add(1).filter(|next| *next < LIMIT);
-        next.ok_or_else(|| StoreError::Unavailable("there is no epoch after this one".to_owned()))
-    }
-
     /// For the history of the register.
     pub(super) fn told(&self, epoch: u64) -> String {
         let Self {
@@ -35,4 +29,10 @@ impl NewEpoch {
         } = self;
         format!("epoch {epoch} begins, as {operator} says: {reason}")
     }
+}
+
+/// The one that follows.
+pub(super) fn after(epoch: u64) -> Result<u64, StoreError> {
+    let next = epoch.checked_add(1).filter(|next| *next < LIMIT);
+    next.ok_or_else(|| StoreError::Unavailable("there is no epoch after this one".to_owned()))
 }

@@ -66,7 +66,7 @@ pub(super) fn establish(
     let claim = claimed(&connection, found, path, now)?;
     let overlooked = overlooked(
         claim.as_ref(),
-        &seen,
+        seen.as_ref(),
         place,
         witness.path(),
         wanted.restored,
@@ -88,16 +88,7 @@ pub(super) fn establish(
     }
     let mut sealer = Sealer::new(&first, &others).map_err(|_| OpenError::NoRandomness)?;
     if wanted.restored == Restored::Overlook {
-        let about = recorded(&connection, path)?;
-        sealer
-            .adopt_fingerprint_key(about.id, &about.fingerprint_key)
-            .map_err(|error| not_opened(path, AdoptError::Seal(error)))?;
-        return Ok(Established {
-            connection,
-            about,
-            sealer,
-            doubt: overlooked,
-        });
+        return only_looked_at(connection, path, sealer, overlooked);
     }
     let id = ground::random_id()?;
     let mut about = schema::alone(&connection, || {
@@ -135,6 +126,25 @@ pub(super) fn establish(
     })
 }
 
+/// It is left as it is.
+fn only_looked_at(
+    connection: Connection,
+    path: &Path,
+    mut sealer: Sealer,
+    doubt: Option<Doubt>,
+) -> Result<Established, OpenError> {
+    let about = recorded(&connection, path)?;
+    sealer
+        .adopt_fingerprint_key(about.id, &about.fingerprint_key)
+        .map_err(|error| not_opened(path, AdoptError::Seal(error)))?;
+    Ok(Established {
+        connection,
+        about,
+        sealer,
+        doubt,
+    })
+}
+
 /// What it says of itself; `None` where there is none.
 fn claimed(
     connection: &Connection,
@@ -152,13 +162,13 @@ fn claimed(
 /// What is passed over by whoever only looks; he is told all the same.
 fn overlooked(
     claim: Option<&Claim>,
-    seen: &Option<Result<Sighting, Doubt>>,
+    seen: Option<&Result<Sighting, Doubt>>,
     place: Place,
     witness: &Path,
     restored: Restored,
 ) -> Option<Doubt> {
     match restored {
-        Restored::Overlook => witness::doubt(claim?, seen.clone(), place, witness),
+        Restored::Overlook => witness::doubt(claim?, seen.cloned(), place, witness),
         Restored::Refuse | Restored::Accept { .. } => None,
     }
 }

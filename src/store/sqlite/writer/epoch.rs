@@ -9,7 +9,7 @@
 use super::transaction::Failed;
 use super::{Answer, Sighting, Writer};
 use crate::store::sqlite::about;
-use crate::store::{NewEpoch, StoreError};
+use crate::store::{NewEpoch, StoreError, epoch};
 
 /// An operator wants a new epoch.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Writer {
     }
 
     fn try_begin_epoch(&mut self, new: &NewEpoch) -> Result<Sighting, StoreError> {
-        let epoch = new.after(self.about.epoch)?;
+        let epoch = epoch::after(self.about.epoch)?;
         let (position, age) = (self.about.position.saturating_add(1), self.age());
         let begun = self.within_transaction(|connection| {
             let before = |error| Failed::before(&error);
