@@ -219,6 +219,7 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
             arrivals: crate::dispatch::arrivals::Arrivals::default(),
+            leases: Own::new(register.clone(), clock.clone()),
         };
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
@@ -406,7 +407,7 @@ async fn bind_routers(
     }
     if let Some(address) = config.worker {
         let socket = bind("workers".to_owned(), address).await?;
-        let leases = Own::new(api.register.clone(), api.clock.clone());
+        let leases = dispatcher.leases.clone();
         routers.push((socket, worker::router(api.clone(), leases)));
     }
     if let Some(address) = config.health {

@@ -53,7 +53,6 @@ pub(super) fn repair(
     fence.closed = fence.shut >= Some(token) && !broken(Rule::RepairOpensNothing);
     let is_his = |lease: &super::lease::Lease| lease.token == token;
     fence.lease = fence.lease.take().filter(is_his);
-    fence.acquisition = fence.lease.as_ref().map(|lease| lease.acquisition.clone());
     Ok(deed)
 }
 

@@ -259,9 +259,11 @@ impl Bench {
         }
         let (config, _) = config::parse(&text, "test.yaml").unwrap();
         let gateways: Vec<_> = config.upstreams.iter().map(gateway).collect();
+        let clock = Clock::system().unwrap();
         let dispatcher = Dispatcher {
+            leases: crate::lease::own::Own::new(register.clone(), clock.clone()),
             register,
-            clock: Clock::system().unwrap(),
+            clock,
             waiters: Waiters::default(),
             supervisor: Supervisor::default(),
             metrics: Metrics::new(),

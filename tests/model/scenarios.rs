@@ -4,6 +4,7 @@
 mod amended;
 mod findings;
 mod keyless;
+mod leases;
 mod observed;
 mod order;
 mod people;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(observed::all());
     all.extend(findings::all());
     all.extend(people::all());
+    all.extend(leases::all());
     all
 }
 

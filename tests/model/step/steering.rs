@@ -3,8 +3,12 @@
 //! What always holds: what the witness takes for the mark afterwards is what the person said, not what the register
 //! holds.
 
-use fencepost::protocol::command::{Command, Reply, Steer, Steered, Steering};
-use fencepost::protocol::fence::Deed;
+use fencepost::protocol::command::{Applied, Command, Reply, Steer, Steered, Steering};
+use fencepost::protocol::fence::{Deed, Fence};
+use fencepost::protocol::ids::FencingToken;
+use fencepost::protocol::operation::State;
+use fencepost::protocol::outcome::Verdict;
+use fencepost::protocol::view::AppliedAbove;
 
 use super::super::never;
 use super::super::register::{admissions, apply, moment};
@@ -56,6 +60,7 @@ impl Step<'_> {
         match deed {
             Deed::Cancelled | Deed::Advanced => {
                 seen.cancelled |= deed == Deed::Cancelled;
+                seen.owner = None;
                 seen.closed = seen.mark;
                 seen.cut_off = cut_off;
             }
@@ -64,6 +69,7 @@ impl Step<'_> {
             Deed::Accepted(token) => {
                 seen.mark = seen.mark.max(Some(token));
                 seen.holder = None;
+                seen.owner = None;
                 seen.void_from = None;
             }
             Deed::Repaired(token) => {
@@ -80,6 +86,8 @@ impl Step<'_> {
     pub(super) fn begin_epoch(&mut self) -> Happened {
         self.world.left.epochs -= 1;
         self.world.epoch += 1;
+        // Whoever owned it acquires again.
+        self.world.seen.owner = None;
         let epoch = self.world.epoch;
         self.say(|| format!("a person starts epoch {epoch}"));
         Ok(true)
@@ -100,4 +108,22 @@ fn wanted(deed: Deed) -> Steering {
             disown: Vec::new(),
         },
     }
+}
+
+/// What a repair of this fence must not go below.
+pub fn applied(world: &World, fence: &Fence, above: FencingToken) -> AppliedAbove {
+    let applied = world.records.iter().filter_map(|record| {
+        let place = record.operation.place.as_ref()?;
+        let is_of_it =
+            place.resource == fence.resource.name && place.incarnation == fence.incarnation;
+        let token = place.token.filter(|token| *token > above && is_of_it)?;
+        let State::Completed(completion) = &record.operation.state else {
+            return None;
+        };
+        (completion.verdict == Verdict::Applied).then(|| Applied {
+            key: record.operation.key.clone(),
+            token,
+        })
+    });
+    AppliedAbove::of(applied.collect())
 }
