@@ -61,13 +61,13 @@ async fn steer(steer: &ResourceSteer, verb: &str, json: bool) -> Result<String, 
 async fn accept(accept: &ResourceAccept, json: bool) -> Result<String, Failure> {
     let ResourceAccept {
         name,
-        token,
+        accepted,
         source,
         reason,
         instance,
     } = accept;
     let path = path(&["resources", name, "accept"], &[]);
-    let mut body = serde_json::json!({ "token": token, "reason": reason });
+    let mut body = serde_json::json!({ "token": accepted, "reason": reason });
     if let (Some(source), Some(fields)) = (source, body.as_object_mut()) {
         fields.insert("source".to_owned(), source.as_str().into());
     }

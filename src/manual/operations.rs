@@ -19,7 +19,7 @@
 //! | have the stored bytes sent once more | `… settle UPSTREAM ID --send --reason WHY` |
 //! | cut off whoever holds a resource | `fencepost resources advance NAME --reason WHY` |
 //! | let nothing out for it any more; and again | `fencepost resources cancel\|reopen NAME --reason WHY` |
-//! | let a token in that was refused as `fencing-token-unknown` | `fencepost resources accept NAME --token TOKEN --reason WHY` |
+//! | let a token in that was refused as `fencing-token-unknown` | `fencepost resources accept NAME TOKEN --reason WHY` |
 //! | begin again at the genuine token, after a wild one | `fencepost resources repair NAME --to TOKEN --reason WHY` |
 //! | cut off every token there is, on every resource | `fencepost epoch advance --reason WHY` |
 //!

@@ -59,7 +59,7 @@ fn not_repaired(why: &NotRepaired, how: &Steering, word: &str) -> Problem {
         ),
         NotRepaired::NotBelow(mark) => format!(
             "it would not go below the mark, {mark}: there is nothing to repair; a token above the mark is let \
-             in by: fencepost resources accept {word} --token TOKEN --reason '…'"
+             in by: fencepost resources accept {word} TOKEN --reason '…'"
         ),
         NotRepaired::Applied { operations, more } => {
             let named = operations.first().map_or("ID", |it| it.key.id.as_str());

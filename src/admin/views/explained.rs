@@ -131,7 +131,7 @@ fn advice(fence: &Fence) -> Vec<AdviceView> {
         one(
             "fencing-token-unknown",
             format!("a genuine TOKEN lies far above {mark}"),
-            format!("fencepost resources accept {name} --token TOKEN --reason '…'"),
+            format!("fencepost resources accept {name} TOKEN --reason '…'"),
         ),
         one(
             "fencing-token-unknown",

@@ -175,8 +175,8 @@ pub(in crate::cli) struct ResourceAccept {
     /// Name of the resource.
     pub(in crate::cli) name: String,
     /// The token, as the refusal names it: `108`, or `3:108` in epoch 3.
-    #[arg(long)]
-    pub(in crate::cli) token: String,
+    #[arg(value_name = "TOKEN")]
+    pub(in crate::cli) accepted: String,
     /// Who issued it. Only for a resource that has seen no token in this epoch: others have their source.
     #[arg(long)]
     pub(in crate::cli) source: Option<String>,

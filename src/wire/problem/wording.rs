@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::Fault;
-use crate::protocol::ids::{FencingToken, OperationKey, ResourceName};
+use crate::protocol::ids::{FencingToken, OperationKey, ResourceKey};
 use crate::protocol::outcome::{Provenance, Verdict};
 use crate::protocol::rejection::{Expired, Rejection, UnknownToken};
 use crate::wire::reply::{location, rfc3339, word};
@@ -21,9 +21,10 @@ pub(super) struct Wording {
 }
 
 impl Wording {
-    pub(super) fn of_rejection(rejection: &Rejection) -> Self {
+    /// `resource`: the caller's, where it is known.
+    pub(super) fn of_rejection(rejection: &Rejection, resource: Option<&ResourceKey>) -> Self {
         Self {
-            detail: sentence(rejection),
+            detail: sentence(rejection, resource),
             members: members(rejection),
         }
     }
@@ -96,7 +97,7 @@ impl Wording {
     }
 }
 
-fn sentence(rejection: &Rejection) -> String {
+fn sentence(rejection: &Rejection, resource: Option<&ResourceKey>) -> String {
     let fixed = match rejection {
         Rejection::TokenRequired => {
             "This effect is fenced: send the fencing token of your lease with it. Nothing was sent."
@@ -114,7 +115,9 @@ fn sentence(rejection: &Rejection) -> String {
             "A newer owner has acted on this resource, or whoever held it was cut off. Stop working on it; \
              acquire the lease again before anything else. Nothing was sent."
         }
-        Rejection::TokenUnknown { why, .. } => return unknown_token(*why),
+        Rejection::TokenUnknown { presented, why } => {
+            return unknown_token(*presented, *why, resource);
+        }
         Rejection::TokenHeldByAnother { .. } => {
             "Two acquisitions present this token. Only the one that was named with it first may use \
              it; acquire the lease again. Nothing was sent."
@@ -273,14 +276,30 @@ fn of_earlier_epoch(presented: FencingToken, epoch: u64) -> String {
     )
 }
 
-fn unknown_token(why: UnknownToken) -> String {
+/// With what an operator types if it is genuine after all: whoever presented it tells him.
+fn unknown_token(
+    presented: FencingToken,
+    why: UnknownToken,
+    resource: Option<&ResourceKey>,
+) -> String {
     let reason = match why {
         UnknownToken::LaterEpoch => "is of an epoch that has not started",
         UnknownToken::NeverIssued => "is above everything that its source has issued",
         UnknownToken::TooFarAhead => "is too far above the highest one seen",
         UnknownToken::OtherSource => "is of another source than the resource's",
     };
-    format!("The token {reason}. Nothing was sent.")
+    let name = resource.map_or_else(|| "NAME".to_owned(), |key| shell_word(key.name.as_str()));
+    let way = match why {
+        UnknownToken::TooFarAhead | UnknownToken::NeverIssued => format!(
+            "an operator can let it in (`fencepost resources accept {name} {presented} --reason '…'`)"
+        ),
+        UnknownToken::LaterEpoch | UnknownToken::OtherSource => {
+            "an operator can start a new epoch, which cuts off every token of before (`fencepost epoch advance \
+             --reason '…'`)"
+                .to_owned()
+        }
+    };
+    format!("The token {reason}. If it is genuine, {way}. Nothing was sent.")
 }
 
 fn reference(key: &OperationKey) -> Value {
@@ -289,20 +308,4 @@ fn reference(key: &OperationKey) -> Value {
         "upstream": key.upstream.as_str(),
         "location": location(key),
     })
-}
-
-/// What an operator types, if the token is genuine after all. For people: whoever presented it is told too.
-pub(super) fn let_in(presented: FencingToken, why: UnknownToken, name: &ResourceName) -> String {
-    let word = shell_word(name.as_str());
-    match why {
-        UnknownToken::TooFarAhead | UnknownToken::NeverIssued => format!(
-            "If it is genuine, an operator lets it in: fencepost resources accept {word} --token {presented} \
-             --reason '…'"
-        ),
-        UnknownToken::LaterEpoch | UnknownToken::OtherSource => {
-            "If it is genuine, an operator starts a new epoch, which cuts off every token of before: fencepost \
-             epoch advance --reason '…'"
-                .to_owned()
-        }
-    }
 }

@@ -223,15 +223,7 @@ fn a_token_that_cannot_be_placed_is_let_in_by_what_its_refusal_says() {
     );
     assert_eq!(publish(&it.proxy, "5000", "{}").send().status, 201);
     // Nothing is lowered by it.
-    let lower = [
-        "resources",
-        "accept",
-        RESOURCE,
-        "--token",
-        "200",
-        "--reason",
-        "x",
-    ];
+    let lower = ["resources", "accept", RESOURCE, "200", "--reason", "x"];
     let refused = said(&it.proxy.command(&lower), 1);
     assert!(
         refused.contains("does not lie above the mark, 5000"),
@@ -243,11 +235,7 @@ fn a_token_that_cannot_be_placed_is_let_in_by_what_its_refusal_says() {
         "{shown}"
     );
     // Of another source: in a new epoch.
-    let other = [
-        &lower[..3],
-        &["--token", "6000", "--source", "redis", "--reason", "x"],
-    ]
-    .concat();
+    let other = [&lower[..3], &["6000", "--source", "redis", "--reason", "x"]].concat();
     let refused = said(&it.proxy.command(&other), 1);
     assert!(refused.contains("fencepost epoch advance"), "{refused}");
 }
