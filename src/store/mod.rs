@@ -15,6 +15,7 @@ mod codec;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod epoch;
+mod interest;
 mod load;
 pub mod memory;
 pub mod moving;
@@ -28,7 +29,7 @@ mod summary;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::protocol::command::{
     Admission, Admit, Command, Event, Grant, Note, Park, Record, Recorded, Reply, Resend,
@@ -48,6 +49,7 @@ use crate::protocol::void::{BeginVoid, VoidReply};
 
 use about::{About, Standing};
 pub use epoch::NewEpoch;
+pub use interest::{Interest, Wanted, interest};
 pub use permit::Voiding;
 use permit::{Permit, Receipt, VoidPermit, VoidReceipt};
 pub use remember::{Purged, Remember};
@@ -235,32 +237,6 @@ pub trait Elsewhere: Send + Sync {
 
     /// Resolves once something that was looked at may have ended; or never.
     fn hint(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-}
-
-/// Held by whoever wants something; dropping it says that nobody does any more.
-#[derive(Debug)]
-pub struct Interest(#[expect(dead_code, reason = "held, never read")] Arc<()>);
-
-/// Sees whether somebody still wants something.
-#[derive(Clone, Debug)]
-pub struct Wanted(Weak<()>);
-
-/// An interest, and the sight of it.
-pub fn interest() -> (Interest, Wanted) {
-    let held = Arc::new(());
-    let seen = Arc::downgrade(&held);
-    (Interest(held), Wanted(seen))
-}
-
-impl Wanted {
-    /// Is it?
-    pub fn still(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-
-    fn withdrawn() -> StoreError {
-        StoreError::Unavailable("withdrawn".to_owned())
-    }
 }
 
 /// An operation with what is stored beside it.

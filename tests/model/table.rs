@@ -27,7 +27,11 @@ pub fn break_all(
     states: usize,
 ) -> Vec<Row> {
     let alone = std::env::var("FENCEPOST_MODEL_RULE").ok();
-    let wanted = |rule: &Rule| alone.as_ref().is_none_or(|name| *name == format!("{rule:?}"));
+    let wanted = |rule: &Rule| {
+        alone
+            .as_ref()
+            .is_none_or(|name| *name == format!("{rule:?}"))
+    };
     let left = Mutex::new(Rule::ALL.iter().copied().filter(wanted));
     let found = Mutex::new(Vec::new());
     std::thread::scope(|threads| {

@@ -13,6 +13,7 @@
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
 
 mod asker;
+mod decided;
 mod epoch;
 mod housekeeping;
 mod transaction;
@@ -34,18 +35,19 @@ use super::poison::Poison;
 use super::remembered::{OwnRows, Remembered};
 use super::reserve::Reserve;
 use super::witness::Sighting;
-use crate::protocol::command::{Admission, Command, Reply, ResendReply, Ruling};
+use crate::clock;
+use crate::protocol::command::{Command, Reply};
 use crate::protocol::decide::decide;
 use crate::protocol::view::{Living, Record};
 use crate::store::age::{Age, Lived};
 use crate::store::seal::Sealer;
 use crate::store::{StoreError, Wanted, load};
-use crate::{clock, failpoint};
 
 pub(super) use asker::Asker;
 pub(super) use epoch::EpochErrand;
 pub use housekeeping::Tended;
 
+use decided::Decided;
 use housekeeping::House;
 use transaction::Failed;
 
@@ -111,19 +113,6 @@ struct Batch {
     tends: Vec<Answer<Tended>>,
     epoch: Option<Box<EpochErrand>>,
     close: Option<Answer<Sighting>>,
-}
-
-/// Decided, and not yet true.
-struct Decided {
-    replies: Vec<Result<Reply, StoreError>>,
-    /// Does it hold a granted admission? A recorded end? A granted resend? For the failpoints.
-    intent: bool,
-    outcome: bool,
-    resend: bool,
-    /// Was anything written?
-    moved: bool,
-    /// How far the register has come by it, if that was counted up.
-    advanced: Option<(u64, Age)>,
 }
 
 impl Writer {
@@ -449,56 +438,6 @@ impl Writer {
             .and_then(|()| connection.close().map_err(|(_, error)| error))
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(sighting)
-    }
-}
-
-impl Decided {
-    fn push(&mut self, reply: Result<Reply, StoreError>) {
-        match &reply {
-            Ok(Reply::Admission(Admission {
-                ruling: Ruling::Granted(_),
-                ..
-            })) => self.intent = true,
-            Ok(Reply::Recorded(_)) => self.outcome = true,
-            Ok(Reply::Resend(ResendReply::Granted(_))) => self.resend = true,
-            Ok(
-                Reply::Admission(_)
-                | Reply::Resend(_)
-                | Reply::Parked(_)
-                | Reply::Started(_)
-                | Reply::Found(_)
-                | Reply::Void(_)
-                | Reply::Voided(_)
-                | Reply::TakenUp(_)
-                | Reply::Resolved(_)
-                | Reply::Steered(_)
-                | Reply::Leased(_)
-                | Reply::Noted(_),
-            )
-            | Err(_) => {}
-        }
-        self.replies.push(reply);
-    }
-
-    fn pass_failpoints_before(&self) {
-        if self.intent {
-            failpoint::pass("before-intent");
-        }
-        if self.outcome {
-            failpoint::pass("before-outcome-commit");
-        }
-    }
-
-    fn pass_failpoints(&self) {
-        if self.intent {
-            failpoint::pass("after-intent");
-        }
-        if self.resend {
-            failpoint::pass("after-resend");
-        }
-        if self.outcome {
-            failpoint::pass("after-outcome-commit");
-        }
     }
 }
 

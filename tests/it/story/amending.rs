@@ -167,7 +167,7 @@ fn an_expired_lease_on_a_cancelled_resource_is_no_permission_to_restart() {
         asked("100ms");
         assert_eq!(it.renew(&alice).status, 412);
     }
-    assert_refused(&it.pay(&first, "late"), 410, "resource-cancelled", "never");
+    assert_refused(&it.pay(&first, "late"), 412, "stale-fencing-token", "never");
     assert_refused(
         &it.pay("2", "next"),
         412,

@@ -136,7 +136,7 @@ impl Step<'_> {
         };
         let seen = &mut self.world.seen;
         let is_void = seen.void_from.is_some_and(|from| token >= from);
-        if asked.wild || is_void || token.epoch() < epoch {
+        if asked.wild || is_void || token.epoch() != epoch {
             return;
         }
         if seen.mark.is_none_or(|mark| token > mark) {
