@@ -6,7 +6,7 @@
 //! waited for: then nothing more can be admitted that was decided in an earlier epoch. A sidecar that has not heard of
 //! it yet is told by its next write.
 //!
-//! What it does not do: begin one where the register is not known to be whole, or was exported.
+//! What it does not do: begin one where the register is in doubt, or was exported: an acceptance begins one anyway.
 
 use tokio_postgres::types::{ToSql, Type};
 
@@ -19,8 +19,9 @@ use crate::store::{NewEpoch, StoreError};
 const BEGIN: &str = "WITH begun AS (
         UPDATE fencepost.register r SET epoch = r.epoch + 1
         FROM fencepost.ground g
-        WHERE r.single = 1 AND g.single = 1 AND NOT g.moved
-          AND fencepost.system_1() = $1 AND fencepost.timeline_1() = $2
+        WHERE r.single = 1 AND g.single = 1 AND g.doubt IS NULL
+          AND g.system = fencepost.system_1() AND g.timeline = fencepost.timeline_1()
+          AND coalesce(g.system = $1 AND g.timeline = $2, true)
         RETURNING r.epoch),
     told AS (
         INSERT INTO fencepost.history (wall_ms, text)
@@ -40,8 +41,9 @@ impl PostgresBackend {
     pub(super) async fn try_begin_epoch(&self, new: &NewEpoch) -> Result<u64, StoreError> {
         let own = self.shared.instance();
         let server = self.shared.ground.remembered(own).whole_on;
-        let server = server.ok_or_else(|| self.shared.ground.why())?;
-        let (system, timeline) = (server.system.cast_signed(), server.timeline.cast_signed());
+        // A tool has seen none before: what the register says of itself is all that it knows.
+        let system = server.map(|it| it.system.cast_signed());
+        let timeline = server.map(|it| it.timeline.cast_signed());
         let wall = new.at.wall_ms.cast_signed();
         let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
             (&system, Type::INT8),
@@ -63,7 +65,8 @@ impl PostgresBackend {
         })?;
         let row = rows.first().ok_or_else(|| {
             StoreError::Unavailable(
-                "the register was exported, or this connection leads to a server that it has left"
+                "the register is not known to be whole (`doctor` says why), was exported, or this connection leads to \
+                 a server that it has left"
                     .to_owned(),
             )
         })?;
