@@ -107,18 +107,17 @@ fn proxy_dies() -> Scenario {
     let calls = vec![Call::new("Alice", 'a', 1).owned(0)];
     let about = "the proxy dies that a lease was acquired through, and the other one";
     Scenario::new("a lease whose proxy dies", about, calls)
-        .horizon(3)
+        .horizon(2)
         .budget(Budget {
-            acquisitions: 2,
-            renewals: 1,
+            acquisitions: 1,
             crashes: 1,
             ..Budget::default()
         })
         .with(|scenario| {
             scenario.proxies = 2;
             scenario.holders = vec![
-                owner("Alice", 0, TICK_MS * 3 / 2),
-                waiter("Bob", 1, TICK_MS * 3 / 2),
+                owner("Alice", 0, TICK_MS),
+                waiter("Bob", 1, TICK_MS),
             ];
         })
 }
@@ -153,7 +152,7 @@ fn released() -> Scenario {
     let about =
         "Alice releases at some proxy, before or after she lost it, and goes on all the same";
     Scenario::new("a released lease", about, calls)
-        .horizon(2)
+        .horizon(1)
         .budget(Budget {
             acquisitions: 1,
             losses: 1,
@@ -163,8 +162,8 @@ fn released() -> Scenario {
         .with(|scenario| {
             scenario.proxies = 2;
             scenario.holders = vec![
-                owner("Alice", 0, TICK_MS * 3 / 2),
-                waiter("Bob", 1, TICK_MS * 3 / 2),
+                owner("Alice", 0, TICK_MS),
+                waiter("Bob", 1, TICK_MS),
             ];
         })
 }
@@ -176,7 +175,7 @@ fn licensed() -> Scenario {
     ];
     let about = "Alice is gone, and the next owner may or may not repeat what she left in doubt";
     Scenario::new("a repeat by the next owner", about, calls)
-        .horizon(4)
+        .horizon(3)
         .budget(Budget {
             losses: 1,
             acquisitions: 1,
