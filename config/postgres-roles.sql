@@ -21,7 +21,8 @@ ALTER ROLE payments_sidecar SET idle_in_transaction_session_timeout = '10s';
 -- 2. In a shell, now and for every new version of the tables:
 --      fencepost store migrate --config fencepost.yaml --register '${env:OWNERS_DATABASE_URL}'
 
---    `store accept-restored`, `store export` and `store take-back` need that role too.
+--    `store accept-restored`, `store export`, `store take-back` and `epoch advance` need that role too, with the same
+--    `--register`: they are of all tenants.
 
 -- 3. As fencepost_owner: which role is a sidecar of which `tenant`. Again after every `store migrate`.
 SELECT fencepost.let_in('payments_sidecar', 'payments');

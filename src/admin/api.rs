@@ -3,7 +3,7 @@
 //! What always holds: every route is behind [`access`], the 404 too; a read is bounded
 //! in time; answers are not cached by anybody.
 //!
-//! What it does not do yet: `accept` and `repair` of resources, and epochs.
+//! What it does not do: decide anything.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use super::problem::Problem;
 use super::reload::Reloading;
 use super::views::Looker;
 use super::{
-    comparison, leases, operations, reload, report, resolve, resolve_many, resources, settle,
-    status, steering, why,
+    comparison, epoch, leases, operations, reload, report, resolve, resolve_many, resources,
+    settle, status, steering, why,
 };
 use crate::clock::Clock;
 use crate::lease::own::Own;
@@ -108,7 +108,10 @@ pub fn router(api: Api) -> Router {
         .route("/resources/{name}/explain", get(resources::explain))
         .route("/resources/{name}/advance", post(steering::advance))
         .route("/resources/{name}/cancel", post(steering::cancel))
-        .route("/resources/{name}/reopen", post(steering::reopen));
+        .route("/resources/{name}/reopen", post(steering::reopen))
+        .route("/resources/{name}/accept", post(steering::accept))
+        .route("/resources/{name}/repair", post(steering::repair))
+        .route("/epoch/advance", post(epoch::advance));
     Router::new()
         .nest("/v1", v1)
         .fallback(no_such_path)

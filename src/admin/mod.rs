@@ -11,6 +11,7 @@ pub mod access;
 pub mod api;
 pub mod client;
 pub mod comparison;
+mod epoch;
 pub mod health;
 pub mod in_force;
 mod leases;

@@ -1,4 +1,4 @@
-//! A person cancels, advances or reopens a resource.
+//! A person cancels, advances or reopens a resource, lets a token in, or repairs it after a wild one.
 //!
 //! What always holds: it carries the operator's name and a reason, and both stand with the resource and in
 //! the log of every operation that is unsettled there; once begun it is finished, even if the operator
@@ -7,11 +7,14 @@
 //! What it does not do: signal whoever holds the resource, or decide (`protocol::steer`). There is no
 //! "unlock": nothing here sends anything, or lets anything be sent again.
 
+mod refusals;
+
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{Path, State};
 use bytes::Bytes;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::access::Operator;
 use super::api::{Api, parts};
@@ -20,14 +23,35 @@ use super::resolve::unread;
 use super::resources::{self, key_of};
 use super::views::{InFlightView, SteeredView};
 use crate::protocol::command::{Steer, Steered, Steering};
-use crate::protocol::view::Unsettled;
+use crate::protocol::ids::{FencingToken, OperationId, TokenSource};
+use crate::protocol::view::{AppliedAbove, Unsettled};
 
 /// Longest reason, in bytes: it is read with every admission of its resource.
 const LONGEST_REASON: usize = 500;
 
+/// Longest name of a source of tokens, in bytes.
+const LONGEST_SOURCE: usize = 100;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
+    reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedToAccept {
+    token: String,
+    source: Option<String>,
+    reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedToRepair {
+    to: Option<String>,
+    #[serde(default)]
+    disown: Vec<String>,
     reason: String,
 }
 
@@ -67,16 +91,70 @@ pub(super) async fn reopen(
     asked(api, Steering::Reopen, (operator, path, body)).await
 }
 
+/// `POST /v1/resources/{name}/accept`: a token that could not be placed is let in.
+pub(super) async fn accept(
+    State(api): State<Api>,
+    operator: Operator,
+    path: Result<Path<String>, PathRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<SteeredView>, Problem> {
+    let name = parts(path)?;
+    let body = body.map_err(|refusal| unread(&refusal))?;
+    let form =
+        "{\"token\":\"108\",\"source\":\"…\",\"reason\":\"…\"}, where `source` may be left out";
+    let asked: AskedToAccept = read(&body, form)?;
+    let how = Steering::Accept {
+        token: token(&asked.token, "token")?,
+        source: asked.source.as_deref().map(source).transpose()?,
+    };
+    ask(api, name, how, (operator, asked.reason)).await
+}
+
+/// `POST /v1/resources/{name}/repair`: a new incarnation after a wild token.
+pub(super) async fn repair(
+    State(api): State<Api>,
+    operator: Operator,
+    path: Result<Path<String>, PathRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<SteeredView>, Problem> {
+    let name = parts(path)?;
+    let body = body.map_err(|refusal| unread(&refusal))?;
+    let form = "{\"to\":\"107\",\"disown\":[\"…\"],\"reason\":\"…\"}, where `to` and `disown` may be left out";
+    let asked: AskedToRepair = read(&body, form)?;
+    if asked.disown.len() > AppliedAbove::READ {
+        let most = AppliedAbove::READ;
+        let detail = format!("`disown` names {most} operations at most");
+        return Err(Problem::malformed(detail));
+    }
+    let to = asked.to.as_deref().map(|to| token(to, "to"));
+    let how = Steering::Repair {
+        to: to.transpose()?,
+        disown: asked.disown.iter().map(OperationId::new).collect(),
+    };
+    ask(api, name, how, (operator, asked.reason)).await
+}
+
 async fn asked(
     api: Api,
     how: Steering,
-    (Operator(operator), path, body): Said,
+    (operator, path, body): Said,
 ) -> Result<Json<SteeredView>, Problem> {
     let name = parts(path)?;
-    let reason = parse(&body.map_err(|refusal| unread(&refusal))?)?;
+    let body = body.map_err(|refusal| unread(&refusal))?;
+    let asked: Asked = read(&body, "{\"reason\":\"…\"}")?;
+    ask(api, name, how, (operator, asked.reason)).await
+}
+
+async fn ask(
+    api: Api,
+    name: String,
+    how: Steering,
+    (Operator(operator), reason): (Operator, String),
+) -> Result<Json<SteeredView>, Problem> {
+    let reason = checked(&reason)?;
     let resource = key_of(&api, &name);
-    if how == Steering::Advance {
-        // A name that is mistyped must not look cut off.
+    if how != Steering::Cancel {
+        // A name that is mistyped must not look cut off, or repaired.
         let known = api.read(api.register.read().resource(&resource)).await?;
         known.ok_or_else(|| resources::unknown(&name))?;
     }
@@ -95,20 +173,22 @@ async fn asked(
 }
 
 async fn steered(api: Api, steer: Steer) -> Result<SteeredView, Problem> {
-    let (resource, how, operator) = (steer.resource.clone(), steer.how, steer.operator.clone());
-    let (incarnation, mark, unsettled) = match api.register.steer(steer).await? {
+    let (resource, how, operator) = (
+        steer.resource.clone(),
+        steer.how.clone(),
+        steer.operator.clone(),
+    );
+    let steered = api.register.steer(steer).await?;
+    let (incarnation, mark, closed, unsettled) = match steered {
         Steered::Done {
             incarnation,
             mark,
+            closed,
             in_flight,
-        } => (incarnation, mark, in_flight),
-        Steered::NotCancelled => {
-            return Err(Problem::conflict(
-                "not-cancelled",
-                "it is not cancelled, so there is nothing to reopen; holders that were cut off go on \
-                 with a newer token",
-            )
-            .resource(&resource.name));
+        } => (incarnation, mark, closed, in_flight),
+        refused => {
+            let problem = refusals::told(&refused, &how, &resource.name);
+            return Err(problem.resource(&resource.name));
         }
     };
     api.leases.changed(&resource);
@@ -116,6 +196,7 @@ async fn steered(api: Api, steer: Steer) -> Result<SteeredView, Problem> {
         operator,
         resource = %resource.name,
         how = how.past(),
+        token = %mark.map_or_else(|| "none".to_owned(), |mark| mark.to_string()),
         "an operator steered a resource"
     );
     Ok(SteeredView {
@@ -123,6 +204,7 @@ async fn steered(api: Api, steer: Steer) -> Result<SteeredView, Problem> {
         done: how.past().to_owned(),
         incarnation: incarnation.0,
         token: mark.map(|mark| mark.to_string()),
+        closed,
         in_flight: in_flight(&api, &unsettled).await,
     })
 }
@@ -140,17 +222,34 @@ async fn in_flight(api: &Api, unsettled: &[Unsettled]) -> Vec<InFlightView> {
     views
 }
 
-fn parse(body: &[u8]) -> Result<String, Problem> {
-    let asked: Asked = serde_json::from_slice(body).map_err(|error| {
-        Problem::malformed(format!(
-            "the body is to be JSON like {{\"reason\":\"…\"}}: {error}"
-        ))
-    })?;
-    let reason = asked.reason.trim();
+/// A body in JSON, `form` of which is an example.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8], form: &str) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::malformed(format!("the body is to be JSON like {form}: {error}")))
+}
+
+/// What an operator says why.
+pub(super) fn checked(reason: &str) -> Result<String, Problem> {
+    let reason = reason.trim();
     if reason.is_empty() || reason.len() > LONGEST_REASON {
         return Err(Problem::malformed(
-            "`reason` says why, in 1 to 500 bytes: it is kept with the resource",
+            "`reason` says why, in 1 to 500 bytes: it is kept with what it is about",
         ));
     }
     Ok(reason.to_owned())
+}
+
+fn token(text: &str, field: &str) -> Result<FencingToken, Problem> {
+    FencingToken::parse(text).ok_or_else(|| {
+        let detail = format!("`{field}` is to be a fencing token: `108`, or `3:108` in epoch 3");
+        Problem::malformed(detail)
+    })
+}
+
+fn source(text: &str) -> Result<TokenSource, Problem> {
+    if text.is_empty() || text.len() > LONGEST_SOURCE {
+        let detail = "`source` names who issued the token, as the config of its effect does";
+        return Err(Problem::malformed(detail));
+    }
+    Ok(TokenSource::new(text))
 }

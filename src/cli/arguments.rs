@@ -20,9 +20,9 @@ use super::profiles::Profiles;
 use crate::app::direct::Place;
 use crate::config::Secret;
 pub(super) use operators::{
-    Leases, LeasesList, OperationName, OperationResolve, OperationSettle, OperationShow,
-    OperationWhy, Operations, OperationsList, OperationsResolve, ResourceShow, ResourceSteer,
-    Resources, ResourcesList, VerdictWord,
+    Epoch, EpochAdvance, Leases, LeasesList, OperationName, OperationResolve, OperationSettle,
+    OperationShow, OperationWhy, Operations, OperationsList, OperationsResolve, ResourceAccept,
+    ResourceRepair, ResourceShow, ResourceSteer, Resources, ResourcesList, VerdictWord,
 };
 
 /// A sidecar fencing proxy: at most one accepted effect per operation, given the upstream's declared
@@ -58,6 +58,9 @@ pub(super) enum Command {
     /// Resources, and which generation is authoritative.
     #[command(subcommand)]
     Resources(Resources),
+    /// The epoch of all tokens.
+    #[command(subcommand)]
+    Epoch(Epoch),
     /// What the rules found, or would have done, since counting began: per effect, from a running
     /// instance or a register that none is running on.
     Report(Report),

@@ -186,6 +186,18 @@ fn differences(text: &mut String, register: &RegisterView, counted: Option<&Coun
     }
     let newest = counted.and_then(|it| it.newest.as_deref());
     let since = newest.unwrap_or("the beginning");
+    if register.kind == "embedded" {
+        let _ = write!(
+            text,
+            "\nbefore you go on\n\
+             1. No other copy of this register may be in use.\n\
+             2. What was sent after the newest operation here, {since}, is unknown to it. Compare from then on\n   \
+             with the providers' own books.\n\
+             3. fencepost serve --config FILE --accept-restored, once. It begins an epoch: every token of before is\n   \
+             stale, and whoever held a lease acquires again.\n"
+        );
+        return;
+    }
     let _ = write!(
         text,
         "\nbefore you go on\n\

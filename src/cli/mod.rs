@@ -11,6 +11,7 @@ mod arguments;
 mod check;
 pub mod demo;
 mod doctor;
+mod epoch;
 mod explain;
 mod failure;
 mod instance;
@@ -70,6 +71,7 @@ fn run(arguments: Arguments) -> Result<String, Failure> {
         Command::Operations(command) => one_thread()?.block_on(operations::run(&command, json)),
         Command::Resources(command) => one_thread()?.block_on(resources::run(&command, json)),
         Command::Leases(command) => one_thread()?.block_on(leases::run(&command, json)),
+        Command::Epoch(command) => one_thread()?.block_on(epoch::run(&command, json)),
         Command::Report(command) => one_thread()?.block_on(report::run(&command, json)),
         Command::Reload(command) => one_thread()?.block_on(reload::run(&command, json)),
         Command::Doctor(command) => one_thread()?.block_on(doctor::run(&command, json)),

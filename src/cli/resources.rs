@@ -6,14 +6,18 @@
 
 use std::fmt::Write;
 
-use super::arguments::{ResourceShow, ResourceSteer, Resources, ResourcesList};
+use super::arguments::{
+    ResourceAccept, ResourceRepair, ResourceShow, ResourceSteer, Resources, ResourcesList,
+};
 use super::failure::Failure;
 use super::instance::Touch;
 use super::leases;
 use super::operations;
 use super::table::{Facts, Table, age, clean, or_dash, shell_word};
 use crate::admin::client::path;
-use crate::admin::views::{ExplainedView, ResourceDetail, ResourceList, ResourceView, SteeredView};
+use crate::admin::views::{
+    AdviceView, ExplainedView, ResourceDetail, ResourceList, ResourceView, SteeredView,
+};
 
 /// Does it; answers what to print.
 pub(super) async fn run(command: &Resources, json: bool) -> Result<String, Failure> {
@@ -24,6 +28,8 @@ pub(super) async fn run(command: &Resources, json: bool) -> Result<String, Failu
         Resources::Advance(steer) => self::steer(steer, "advance", json).await,
         Resources::Cancel(steer) => self::steer(steer, "cancel", json).await,
         Resources::Reopen(steer) => self::steer(steer, "reopen", json).await,
+        Resources::Accept(accept) => self::accept(accept, json).await,
+        Resources::Repair(repair) => self::repair(repair, json).await,
     }
 }
 
@@ -51,6 +57,40 @@ async fn steer(steer: &ResourceSteer, verb: &str, json: bool) -> Result<String, 
     let body = serde_json::json!({ "reason": steer.reason }).to_string();
     let told = steer.instance.change(&path, body, Touch::Records).await?;
     told.printed(json, steered)
+}
+
+async fn accept(accept: &ResourceAccept, json: bool) -> Result<String, Failure> {
+    let ResourceAccept {
+        name,
+        accepted,
+        source,
+        reason,
+        instance,
+    } = accept;
+    let path = path(&["resources", name, "accept"], &[]);
+    let mut body = serde_json::json!({ "token": accepted, "reason": reason });
+    if let (Some(source), Some(fields)) = (source, body.as_object_mut()) {
+        fields.insert("source".to_owned(), source.as_str().into());
+    }
+    let told = instance.change(&path, body.to_string(), Touch::Records);
+    told.await?.printed(json, steered)
+}
+
+async fn repair(repair: &ResourceRepair, json: bool) -> Result<String, Failure> {
+    let ResourceRepair {
+        name,
+        to,
+        disown,
+        reason,
+        instance,
+    } = repair;
+    let path = path(&["resources", name, "repair"], &[]);
+    let mut body = serde_json::json!({ "disown": disown, "reason": reason });
+    if let (Some(to), Some(fields)) = (to, body.as_object_mut()) {
+        fields.insert("to".to_owned(), to.as_str().into());
+    }
+    let told = instance.change(&path, body.to_string(), Touch::Records);
+    told.await?.printed(json, steered)
 }
 
 fn explained(view: &ExplainedView) -> String {
@@ -85,16 +125,39 @@ fn explained(view: &ExplainedView) -> String {
             let _ = writeln!(text, "  type     {}", clean(command));
         }
     }
+    advised(&mut text, &view.advice);
     text
+}
+
+/// What whoever is refused here may say, and what an operator types if he is right.
+fn advised(text: &mut String, advice: &[AdviceView]) {
+    if advice.is_empty() {
+        return;
+    }
+    text.push_str("\nif a caller is refused here, and is right\n");
+    for one in advice {
+        let _ = writeln!(
+            text,
+            "  {} ({})\n    {}",
+            one.refusal,
+            clean(&one.when),
+            clean(&one.command)
+        );
+    }
 }
 
 fn steered(view: &SteeredView) -> String {
     let mut text = format!(
-        "{}: {}, incarnation {}, token {}\n",
+        "{}: {}, incarnation {}, token {}{}\n",
         clean(&view.resource),
         view.done,
         view.incarnation,
-        or_dash(view.token.as_ref())
+        or_dash(view.token.as_ref()),
+        if view.closed && view.token.is_some() {
+            ", cut off: only a newer one is let in"
+        } else {
+            ""
+        }
     );
     if view.in_flight.is_empty() {
         text.push_str("nothing that was admitted before is unsettled\n");
@@ -167,7 +230,15 @@ fn shown(detail: &ResourceDetail) -> String {
             Some(resource.cut_off).filter(|number| *number > 0),
         );
     for it in &resource.interventions {
-        let did = format!("{} {} by {}: {}", it.at, it.did, it.operator, it.reason);
+        let token = it.token.as_ref().map(|token| format!(" {token}"));
+        let did = format!(
+            "{} {}{} by {}: {}",
+            it.at,
+            it.did,
+            token.unwrap_or_default(),
+            it.operator,
+            it.reason
+        );
         facts.fact("operators", Some(did));
     }
     let mut text = facts.text();

@@ -60,7 +60,7 @@
 //! | `generation-used` | 412 | never |  | this generation has done its one operation |
 //! | `sequence-regressed` | 412 | never |  | a higher sequence was admitted already |
 //! | `lease-not-current` | 412 | never |  | the effect needs a lease that is live, and known here to be |
-//! | `fencing-token-unknown` | 412 | after-settlement |  | the token cannot be placed: a later epoch, a jump, another source |
+//! | `fencing-token-unknown` | 412 | after-settlement |  | the token cannot be placed: a later epoch, a jump, another source; the text says what an operator types if it is genuine |
 //! | `fencing-token-required` | 428 | never |  | the effect needs a token, and there is none |
 //! | `idempotency-key-reused` | 422 | never |  | this identity was used with another request; `differs` names what is different |
 //! | `meaning-not-comparable` | 409 | never |  | this identity was used before the rule that compares requests changed |

@@ -19,6 +19,9 @@
 //! | have the stored bytes sent once more | `… settle UPSTREAM ID --send --reason WHY` |
 //! | cut off whoever holds a resource | `fencepost resources advance NAME --reason WHY` |
 //! | let nothing out for it any more; and again | `fencepost resources cancel\|reopen NAME --reason WHY` |
+//! | let a token in that was refused as `fencing-token-unknown` | `fencepost resources accept NAME TOKEN --reason WHY` |
+//! | begin again at the genuine token, after a wild one | `fencepost resources repair NAME --to TOKEN --reason WHY` |
+//! | cut off every token there is, on every resource | `fencepost epoch advance --reason WHY` |
 //!
 //! Each speaks to a running instance (`--admin URL`, or `--config FILE`), or straight to a register: an embedded
 //! one that no instance is running on (`--register DIR`), or a database beside its sidecars (`--register
@@ -45,6 +48,34 @@
 //! `advance` and `cancel` answer with what was admitted before and is not settled, and until when it may still act.
 //! The last four things that operators did to a resource stand with it (`resources show`).
 //!
+//! # Tokens in an operator's hands
+//!
+//! Nothing here lowers a mark, or lets anything be sent again. `resources explain` says which of these is the next one
+//! to type, and so do the refusals.
+//!
+//! - **advance** closes the mark: whoever holds it is cut off. Where the tokens are the register's own, the lease is
+//!   gone with it: its holder's next renewal is `412 lease-lost`, whoever waits has it at once, under a token above
+//!   all that were ever handed out. A foreign source's next token is simply above it.
+//! - **accept** lets in one token that could not be placed: a jump of more than `max_step`, or one above everything
+//!   that was issued, which counts as issued from then on. The mark is exactly that token then, and open. It is refused
+//!   where that would lower something, on a cancelled resource, for a token of another epoch, and for one of another
+//!   source within the epoch: tokens of two who count cannot be compared.
+//! - **repair** is for a resource that a wild token raised, so that its genuine holder is stale. It begins a new
+//!   *incarnation* at the highest genuine token: for leases of the register itself the highest that it issued (leave
+//!   `--to` out), else the one that you state; ask the source. The mark is open, so that the holder of that token goes on
+//!   under it; unless it had been closed before the wild one came, by a cancel, an advance or its holder's release:
+//!   then the next one is let in. It goes below no operation that was applied in the present incarnation, unless you
+//!   answer for it by name (`--disown ID`, once for each): the refusal names them, and what is disowned has it in its
+//!   log. What is unsettled of before is older than all that follows, and settles first. The embedded register looks
+//!   through all its operations for that: with millions of them it takes seconds, during which nothing is admitted.
+//! - **epoch advance** starts a new epoch, of all tenants of the register: from its answer on every token of an earlier
+//!   one is stale on every resource, seen before or not, by every sidecar that shares the register, also one that has
+//!   not heard of it. A bare number is of epoch 0 for ever. Leases are lost, and acquired again as `1:1`; a foreign
+//!   source stamps the epoch from then on (`1:109`). What was admitted before may still leave until its `dispatch-by`.
+//!   It is for a token source that was restored and counts from below, for another source, and for credentials that
+//!   leaked. On PostgreSQL it takes the role that made the tables. It stands in the history, with your name and reason
+//!   (`doctor`).
+//!
 //! # The API
 //!
 //! Below `/v1` on the `admin` listener. Who changes something, or reads stored bodies, is an operator with a token of
@@ -61,9 +92,10 @@
 //! | `GET /resources`, `GET /resources/{name}`, `GET /resources/{name}/explain` | |
 //! | `POST /resources/{name}/advance`, `/cancel`, `/reopen` | `{"reason"}` |
 //! | `GET /leases`, `GET /leases/{resource}` | those that are held, by resource (manual, "leases") |
+//! | `POST /resources/{name}/accept` | `{"token","source"?,"reason"}`; `409 token-not-accepted` says why not |
+//! | `POST /resources/{name}/repair` | `{"to"?,"disown"?,"reason"}`; `409 not-repaired` says why not, with the operations in the way under `candidates` |
+//! | `POST /epoch/advance` | `{"reason"}`; answers `{"epoch"}`, which is in force then |
 //! | `GET /status`, `GET /report`, `GET /config` | |
-//!
-//! Not yet: `accept` and `repair` of a resource after a wild token, leases, and epochs.
 //!
 //! # What to watch
 //!

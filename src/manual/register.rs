@@ -127,7 +127,8 @@
 //!
 //! **A restored register has forgotten what was sent after the backup.** It does not know that; its
 //! witness does. A register that is behind its witness, whose file is not the one it was kept in, or
-//! whose witness is gone, is refused, with both numbers in the message. To use it:
+//! whose witness is gone, is refused, with both numbers in the message; `fencepost doctor --register DIR` shows
+//! them too. To use it:
 //!
 //! 1. Make sure that no other copy of it is in use.
 //! 2. Stop the instance; put the copy in place as `register.db`, without the `-wal` and `-shm` files of
@@ -136,7 +137,8 @@
 //!    (`history`), with who did it.
 //!
 //! A new *epoch* begins then, above every one of before, so that all fencing tokens that are out there
-//! are stale on every resource: owners must acquire anew, with tokens of that epoch (`1:109`). Nothing is
+//! are stale on every resource: owners must acquire anew, with tokens of that epoch (`1:109`); leases that the
+//! register itself granted, those in the backup and those of the lost span, are lost. Nothing is
 //! admitted until the longest dispatch and response timeout has passed, so that what the other copy
 //! sent last has ended. And for identities that were used in the lost span:
 //!

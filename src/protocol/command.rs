@@ -6,14 +6,15 @@
 //! What it does not do: decide (`decide`).
 
 mod about;
+mod steer;
 
 use std::sync::Arc;
 
 use super::fence::Fence;
 use super::finding::{Finding, Weighed};
 use super::ids::{
-    AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceKey,
-    Round, Sequence, TokenSource,
+    AcquisitionId, AttemptId, FencingToken, Fingerprint, OperationKey, ResourceKey, Round,
+    Sequence, TokenSource,
 };
 use super::lease::{LeaseFacts, LeaseReply, Leasing};
 use super::meaning::Meaning;
@@ -24,8 +25,10 @@ use super::rejection::Rejection;
 use super::start::Start;
 use super::take_up::{TakeUp, TakenUp};
 use super::time::{BootInstant, Millis, Moment};
-use super::view::{TwinNote, Unsettled};
+use super::view::TwinNote;
 use super::void::{BeginVoid, VoidReply, Voided};
+
+pub use steer::{Applied, NotAccepted, NotRepaired, Steer, Steered, Steering};
 
 /// One command.
 #[derive(Clone, Debug)]
@@ -50,7 +53,7 @@ pub enum Command {
     TakeUp(TakeUp),
     /// A person says how it ended.
     Resolve(Resolve),
-    /// A person cancels, advances or reopens a resource.
+    /// A person cancels, advances or reopens a resource, lets a token in, or repairs it after one.
     Steer(Steer),
     /// Something was decided that concerns an operation and leaves its record as it is.
     Note(Note),
@@ -204,32 +207,6 @@ pub enum Resolution {
         /// Raise the round.
         new_key: bool,
     },
-}
-
-/// A person cancels, advances or reopens a resource.
-#[derive(Clone, Debug)]
-pub struct Steer {
-    /// Which resource; one that nobody has seen yet can be cancelled too.
-    pub resource: ResourceKey,
-    /// What becomes of it.
-    pub how: Steering,
-    /// Who.
-    pub operator: String,
-    /// Why; never empty.
-    pub reason: String,
-    /// When.
-    pub at: Moment,
-}
-
-/// What a person does with a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Steering {
-    /// Nothing is admitted any more, until it is reopened. Durable.
-    Cancel,
-    /// All present holders are cut off: only a token above the mark is valid.
-    Advance,
-    /// A cancelled resource admits again, in a new incarnation that keeps the mark.
-    Reopen,
 }
 
 /// A line for the event log of an operation, whatever state it is in.
@@ -456,21 +433,4 @@ pub enum Resolved {
     StillInFlight,
     /// It was settled, or admitted again, since the person looked: this is its state.
     MovedOn(State),
-}
-
-/// What an operator who steered a resource is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Steered {
-    /// Done.
-    Done {
-        /// The incarnation it is in now.
-        incarnation: Incarnation,
-        /// The mark, which never goes down.
-        mark: Option<FencingToken>,
-        /// Operations that are not settled, in order of admission: what was admitted before may still
-        /// leave until its own dispatch-by, and nothing of it after.
-        in_flight: Vec<Unsettled>,
-    },
-    /// There is nothing to reopen.
-    NotCancelled,
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::broken::{Rule, broken};
-use super::command::{Presented, Steering, TokenField};
+use super::command::{Presented, TokenField};
 use super::ids::{
     AcquisitionId, AdmissionNumber, FencingToken, Incarnation, OperationKey, ResourceKey, Sequence,
     TokenSource,
@@ -53,19 +53,36 @@ pub struct Fence {
     pub issued: Option<FencingToken>,
     /// The lease that the register keeps on it; expired or not.
     pub lease: Option<Lease>,
+    /// The highest of the earlier marks that were closed when they were left. A repair opens none of them again.
+    pub shut: Option<FencingToken>,
 }
 
 /// What a person did to a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Intervention {
     /// What.
-    pub how: Steering,
+    pub how: Deed,
     /// Who.
     pub operator: String,
     /// Why.
     pub reason: String,
     /// When.
     pub at: Moment,
+}
+
+/// What became of a resource by a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Deed {
+    /// It was cancelled.
+    Cancelled,
+    /// It was advanced.
+    Advanced,
+    /// It was reopened.
+    Reopened,
+    /// This token was let in.
+    Accepted(FencingToken),
+    /// It began again at this token.
+    Repaired(FencingToken),
 }
 
 /// So many interventions are kept with a fence: it is read with every admission.
@@ -127,6 +144,7 @@ impl Fence {
             interventions: Arc::default(),
             issued: None,
             lease: None,
+            shut: None,
         }
     }
 
@@ -149,6 +167,7 @@ impl Fence {
             let rejection = Rejection::StaleToken {
                 presented: token,
                 current: self.mark,
+                epoch: (token.epoch() < register_epoch).then_some(register_epoch),
             };
             return Standing::Stale { token, rejection };
         }
@@ -228,10 +247,24 @@ impl Fence {
         is_other && !broken(Rule::OneAcquisition)
     }
 
+    /// Are its tokens the register's own?
+    pub fn is_own(&self) -> bool {
+        let source = self.source.as_ref();
+        source.is_some_and(|source| source.as_str() == OWN_SOURCE)
+    }
+
+    /// The mark is about to change: a closed one stays closed, also where a repair goes back to it.
+    pub(super) fn leave_mark(&mut self) {
+        if self.closed {
+            self.shut = self.shut.max(self.mark);
+        }
+    }
+
     /// Raises the mark to a valid token, or notes the acquisition first named with it. Returns
     /// whether anything changed.
     pub fn raise(&mut self, token: FencingToken, presented: &Presented) -> bool {
         if self.mark.is_none_or(|mark| token > mark) && !broken(Rule::MarkRises) {
+            self.leave_mark();
             self.mark = Some(token);
             self.closed = false;
             self.source = Some(presented.source.clone());

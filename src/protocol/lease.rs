@@ -238,7 +238,10 @@ fn acquire(
         }
     }
     let own = TokenSource::new(OWN_SOURCE);
-    if let Some(other) = fence.source.clone().filter(|source| *source != own) {
+    // A new epoch starts its own count, whoever counted before.
+    let counts = fence.mark.is_some_and(|mark| mark.epoch() == epoch);
+    let known = fence.source.clone().filter(|_| counts);
+    if let Some(other) = known.filter(|source| *source != own) {
         return LeaseReply::OtherSource(other);
     }
     let Some(token) = fence.next_token(epoch) else {
@@ -322,6 +325,7 @@ impl Fence {
     }
 
     fn issue(&mut self, lease: &Lease, own: TokenSource) {
+        self.leave_mark();
         if !broken(Rule::IssuingRaisesTheMark) {
             self.mark = Some(lease.token);
         }

@@ -21,6 +21,7 @@
 )]
 #![deny(missing_docs)]
 
+mod accept;
 mod admission;
 pub mod broken;
 pub mod command;
@@ -41,6 +42,7 @@ pub mod proofs;
 pub mod pulse;
 pub mod rejection;
 pub mod remaining;
+mod repair;
 mod repeat;
 pub mod settling;
 pub mod share;

@@ -23,6 +23,8 @@ pub enum Rejection {
         presented: FencingToken,
         /// The mark it is stale against; `None` if only the epoch decided.
         current: Option<FencingToken>,
+        /// The epoch in force, where the token is of an earlier one.
+        epoch: Option<u64>,
     },
     /// The token cannot be placed: not refused for ever, `resources accept` can let it in.
     TokenUnknown {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::command::*;
 use super::decide::decide;
-use super::fence::Fence;
+use super::fence::{Deed, Fence};
 use super::finding::*;
 use super::ids::*;
 use super::lease::{Lease, LeaseFacts, LeaseReply, Leasing, LiveLease, OWN_SOURCE, Sight, Wish};
@@ -21,7 +21,7 @@ use super::start::Start;
 use super::steps::*;
 use super::take_up::*;
 use super::time::*;
-use super::view::{Living, Record as Standing, TwinNote, Unsettled, View};
+use super::view::{AppliedAbove, Living, Record as Standing, TwinNote, Unsettled, View};
 use super::void::*;
 
 use ask::Ask;
@@ -144,6 +144,7 @@ impl World {
             keyless: self.keyless(command),
             unsettled: Arc::new(unsettled.into_iter().map(|(_, brief)| brief).collect()),
             request: self.requests.get(&key).cloned(),
+            applied: self.applied(command),
         }
     }
 
@@ -343,6 +344,28 @@ impl World {
         }
     }
 
+    /// As a store loads it.
+    fn applied(&self, command: &Command) -> AppliedAbove {
+        let Command::Steer(Steer { resource, how, .. }) = command else {
+            return AppliedAbove::none();
+        };
+        let fence = self.fences.get(resource);
+        let Some((fence, above)) = fence.and_then(|it| Some((it, how.repairs_to(it)?))) else {
+            return AppliedAbove::none();
+        };
+        let applied = self.operations.values().filter_map(|operation| {
+            let place = operation.place.as_ref()?;
+            let token = place.token.filter(|token| *token > above)?;
+            let applied =
+                matches!(&operation.state, State::Completed(it) if it.verdict == Verdict::Applied);
+            (applied && place.incarnation == fence.incarnation).then(|| Applied {
+                key: operation.key.clone(),
+                token,
+            })
+        });
+        AppliedAbove::of(applied.collect())
+    }
+
     fn steer(&mut self, how: Steering) -> Steered {
         let steer = Steer {
             resource: resource(),
@@ -446,6 +469,7 @@ fn is_stale(ruling: &Ruling) -> bool {
 }
 
 mod admission;
+mod amending;
 mod ask;
 mod attended;
 mod company;

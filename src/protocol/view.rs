@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::broken::{Rule, broken};
+use super::command::Applied;
 use super::company::Company;
 use super::fence::{Fence, Generation};
 use super::ids::{Fingerprint, InstanceId, OperationKey};
@@ -39,6 +40,38 @@ pub struct View {
     pub unsettled: Arc<Vec<Unsettled>>,
     /// For a resend: the bytes to send again.
     pub request: Option<StoredRequest>,
+    /// For a repair: what was applied above the token that it goes back to.
+    pub applied: AppliedAbove,
+}
+
+/// The applied operations of a resource, of its present incarnation, whose tokens lie above one. Highest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedAbove {
+    /// At most [`AppliedAbove::READ`] of them.
+    pub operations: Vec<Applied>,
+    /// Are these all? Where that many are in the way, it is no wild token that put them there.
+    pub whole: bool,
+}
+
+impl AppliedAbove {
+    /// So many are read at most.
+    pub const READ: usize = 256;
+
+    /// Of these, in any order.
+    pub fn of(mut operations: Vec<Applied>) -> Self {
+        operations.sort_by(|one, other| (other.token, &other.key).cmp(&(one.token, &one.key)));
+        let whole = operations.len() <= Self::READ;
+        operations.truncate(Self::READ);
+        Self { operations, whole }
+    }
+
+    /// None, or nobody asked.
+    pub fn none() -> Self {
+        Self {
+            operations: Vec::new(),
+            whole: true,
+        }
+    }
 }
 
 impl View {
@@ -54,6 +87,7 @@ impl View {
             keyless: None,
             unsettled: Arc::default(),
             request: None,
+            applied: AppliedAbove::none(),
         }
     }
 }

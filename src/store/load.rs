@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use crate::protocol::command::{Admit, Command};
+use crate::protocol::command::{Admit, Applied, Command};
 use crate::protocol::fence::Fence;
-use crate::protocol::ids::{Incarnation, OperationKey, ResourceKey};
+use crate::protocol::ids::{FencingToken, Incarnation, OperationKey, ResourceKey};
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::outcome::{StoredRequest, Verdict};
-use crate::protocol::view::{Living, Record, TwinNote, Unsettled, View};
+use crate::protocol::view::{AppliedAbove, Living, Record, TwinNote, Unsettled, View};
 
 /// The rows of one register, inside one transaction.
 pub(super) trait Rows {
@@ -29,6 +29,19 @@ pub(super) trait Rows {
     /// The unsettled operations of a resource, in the order of their admission.
     fn unsettled(&mut self, resource: &ResourceKey) -> Result<Arc<Vec<Unsettled>>, Self::Fault>;
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Self::Fault>;
+    /// What was applied of a resource above a token, and in the given incarnation ([`applied_above`]).
+    fn applied(&mut self, wanted: &Above) -> Result<AppliedAbove, Self::Fault>;
+}
+
+/// What is asked about applied operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Above {
+    /// Of which resource.
+    pub(super) resource: ResourceKey,
+    /// In which incarnation of it.
+    pub(super) incarnation: Incarnation,
+    /// Above which token.
+    pub(super) token: FencingToken,
 }
 
 /// Loads what `command` is decided on.
@@ -82,6 +95,15 @@ pub(super) fn view<R: Rows>(
         Command::Steer(steer) => {
             view.fence = rows.fence(&steer.resource)?;
             view.unsettled = rows.unsettled(&steer.resource)?;
+            let fence = view.fence.as_ref();
+            let token = fence.and_then(|fence| steer.how.repairs_to(fence));
+            if let (Some(fence), Some(token)) = (fence, token) {
+                view.applied = rows.applied(&Above {
+                    resource: steer.resource.clone(),
+                    incarnation: fence.incarnation,
+                    token,
+                })?;
+            }
         }
     }
     Ok(view)
@@ -111,6 +133,19 @@ pub(super) fn is_applied(operation: &Operation) -> bool {
             false
         }
     }
+}
+
+/// An operation of the resource as one that stands in the way of a repair; `None`: it does not.
+pub(super) fn applied_above(operation: &Operation, wanted: &Above) -> Option<Applied> {
+    let place = operation.place.as_ref()?;
+    let is_of_it = operation.key.tenant == wanted.resource.tenant
+        && place.resource == wanted.resource.name
+        && place.incarnation == wanted.incarnation;
+    let token = place.token.filter(|token| *token > wanted.token)?;
+    (is_of_it && is_applied(operation)).then(|| Applied {
+        key: operation.key.clone(),
+        token,
+    })
 }
 
 fn admission<R: Rows>(rows: &mut R, admit: &Admit, view: &mut View) -> Result<(), R::Fault> {

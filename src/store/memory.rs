@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::load::{self, Rows, is_applied};
+use super::epoch;
+use super::load::{self, Above, Rows, is_applied};
 use super::{
-    Backend, LOOKED_AT, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored,
-    StoredResource, Summary,
+    Backend, LOOKED_AT, NewEpoch, OperationPage, OperationQuery, Pending, Pressing, StoreError,
+    Stored, StoredResource, Summary,
 };
 use crate::protocol::command::{Admit, Changes, Command, Event, Reply, RequestChange};
 use crate::protocol::decide::decide;
@@ -21,7 +22,7 @@ use crate::protocol::fence::Fence;
 use crate::protocol::ids::{InstanceId, OperationKey, ResourceKey, ResourceName, Tenant};
 use crate::protocol::operation::Operation;
 use crate::protocol::outcome::StoredRequest;
-use crate::protocol::view::{Living, Record, TwinNote, Unsettled};
+use crate::protocol::view::{AppliedAbove, Living, Record, TwinNote, Unsettled};
 
 /// A register that is gone when it is dropped.
 #[derive(Clone, Debug)]
@@ -160,6 +161,12 @@ impl Rows for &Tables {
 
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Infallible> {
         Ok(self.requests.get(key).cloned())
+    }
+
+    fn applied(&mut self, wanted: &Above) -> Result<AppliedAbove, Infallible> {
+        let all = self.operations.values();
+        let applied = all.filter_map(|operation| load::applied_above(operation, wanted));
+        Ok(AppliedAbove::of(applied.collect()))
     }
 }
 
@@ -328,6 +335,14 @@ impl Backend for MemoryBackend {
                 by_state,
                 oldest: unsettled.take(LOOKED_AT).cloned().collect(),
             })
+        })
+    }
+
+    fn begin_epoch<'a>(&'a self, _new: &'a NewEpoch) -> Pending<'a, u64> {
+        Box::pin(async {
+            let mut tables = self.tables();
+            tables.epoch = epoch::after(tables.epoch)?;
+            Ok(tables.epoch)
         })
     }
 

@@ -14,6 +14,8 @@ mod age;
 mod codec;
 #[cfg(test)]
 pub(crate) mod conformance;
+mod epoch;
+mod interest;
 mod leased;
 mod load;
 pub mod memory;
@@ -29,7 +31,7 @@ mod summary;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::protocol::command::{
     Admission, Admit, Command, Grant, Note, Park, Record, Recorded, Reply, Resend, ResendReply,
@@ -47,6 +49,8 @@ use crate::protocol::view::{Living, Record as Found};
 use crate::protocol::void::{BeginVoid, VoidReply};
 
 use about::{About, Standing};
+pub use epoch::NewEpoch;
+pub use interest::{Interest, Wanted, interest};
 pub use permit::Voiding;
 use permit::{Permit, Receipt, VoidPermit, VoidReceipt};
 pub use remember::{Purged, Remember};
@@ -182,6 +186,12 @@ pub trait Backend: Send + Sync + 'static {
         Box::pin(async { Ok(self.summary().await?.epoch) })
     }
 
+    /// Starts a new epoch, and answers which. Once it has answered nothing is admitted any more that was decided
+    /// in an earlier one, by whomever.
+    fn begin_epoch<'a>(&'a self, _new: &'a NewEpoch) -> Pending<'a, u64> {
+        Box::pin(async { Err(StoreError::Unavailable("no epoch begins here".to_owned())) })
+    }
+
     /// What the register says of itself.
     fn about(&self) -> Pending<'_, About> {
         Box::pin(async {
@@ -234,32 +244,6 @@ pub trait Elsewhere: Send + Sync {
 
     /// Resolves once something that was looked at may have ended; or never.
     fn hint(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-}
-
-/// Held by whoever wants something; dropping it says that nobody does any more.
-#[derive(Debug)]
-pub struct Interest(#[expect(dead_code, reason = "held, never read")] Arc<()>);
-
-/// Sees whether somebody still wants something.
-#[derive(Clone, Debug)]
-pub struct Wanted(Weak<()>);
-
-/// An interest, and the sight of it.
-pub fn interest() -> (Interest, Wanted) {
-    let held = Arc::new(());
-    let seen = Arc::downgrade(&held);
-    (Interest(held), Wanted(seen))
-}
-
-impl Wanted {
-    /// Is it?
-    pub fn still(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-
-    fn withdrawn() -> StoreError {
-        StoreError::Unavailable("withdrawn".to_owned())
-    }
 }
 
 /// The register, as the rooms above see it.

@@ -40,6 +40,7 @@ pub mod reply;
 pub mod route;
 mod selected;
 pub mod shaped;
+pub mod shell;
 pub mod signed;
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ pub fn refused(rejection: &Rejection, about: About<'_>) -> Reply {
         operation: named_by(rejection).or(about.operation),
         ..about
     };
-    let mut wording = Wording::of_rejection(rejection);
+    let mut wording = Wording::of_rejection(rejection, about.resource);
     if !about.differs.is_empty() {
         let names = about.differs.join(", ");
         wording.detail = format!("{} It differs in: {names}.", wording.detail);

@@ -6,6 +6,7 @@
 mod answers;
 mod grants;
 mod leases;
+mod steered;
 
 use fencepost::protocol::ids::FencingToken;
 use fencepost::protocol::operation::{AttemptEnd, Effect, State, WhyNot};
@@ -19,6 +20,7 @@ use super::world::{CallerState, Name, Proof, Record, Task, Told, Try, World};
 pub use answers::ruled;
 pub use grants::{admitted, resent, undoing, undoing_twice};
 pub use leases::{leased, released, renewed};
+pub use steered::steered;
 
 /// What happened though it must never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]

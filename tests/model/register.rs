@@ -29,7 +29,7 @@ use fencepost::protocol::view::{Living, Record as Found, TwinNote, Unsettled, Vi
 use fencepost::protocol::void::{BeginVoid, Voided};
 
 use super::scenario::{Call, Holder, Scenario, TICK_MS};
-use super::step::named;
+use super::step::{applied, named};
 use super::world::{Instance, Name, Note, Record, World};
 
 /// The names that never differ, made once.
@@ -237,7 +237,7 @@ pub fn live(world: &World, proxy: u8) -> Option<LiveLease> {
 }
 
 fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &Command) -> View {
-    let mut view = View::of_nothing(scenario.epoch, living(world, scenario, proxy));
+    let mut view = View::of_nothing(world.epoch, living(world, scenario, proxy));
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),
         Command::Record(RecordCommand { key, .. })
@@ -270,9 +270,14 @@ fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &
         Command::Lease(Leasing { resource, .. }) => {
             view.fence = world.fences[number_of(&resource.name)].as_deref().cloned();
         }
-        Command::Steer(Steer { resource, .. }) => {
+        Command::Steer(Steer { resource, how, .. }) => {
             view.fence = world.fences[number_of(&resource.name)].as_deref().cloned();
             view.unsettled = Arc::new(unsettled(world, &resource.name));
+            let fence = view.fence.as_ref();
+            let above = fence.and_then(|fence| Some((fence, how.repairs_to(fence)?)));
+            if let Some((fence, token)) = above {
+                view.applied = applied(world, fence, token);
+            }
         }
     }
     view

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use fencepost::protocol::fence::Deed;
 use fencepost::protocol::ids::FencingToken;
 use fencepost::protocol::policy::{
     FencePolicy, IfOlderUnsettled, IfTwin, KeyValue, Order, Ownership, PerGeneration, Policy,
@@ -55,8 +56,12 @@ pub struct Scenario {
     pub budget: Budget,
     /// Who acquires leases of the first resource.
     pub holders: Vec<Holder>,
-    /// The epoch in force.
+    /// The epoch in force at first.
     pub epoch: u64,
+    /// What a person may let in, or repair to.
+    pub amends: Vec<Deed>,
+    /// Tokens from this one on are too far above the mark, until one is let in.
+    pub far: Option<FencingToken>,
     /// Does a fence stand already, with the mark of token 0 from the usual source?
     pub known_source: bool,
     /// Beyond the margins: also what a person caused by speaking too early counts.
@@ -190,6 +195,10 @@ pub struct Budget {
     pub advances: u8,
     /// See above.
     pub reopens: u8,
+    /// Of what a person may amend ([`Scenario::amends`]).
+    pub amends: u8,
+    /// A person starts a new epoch.
+    pub epochs: u8,
     /// A lease is acquired, and renewed.
     pub acquisitions: u8,
     /// See above.
@@ -229,6 +238,8 @@ impl Scenario {
             budget: Budget::default(),
             holders: Vec::new(),
             epoch: 0,
+            amends: Vec::new(),
+            far: None,
             known_source: false,
             nothing_is_excused: false,
             reboot_at: None,

@@ -1,6 +1,7 @@
 //! The worlds that are explored: for each rule one in which it matters, and some for the promise as a
 //! whole.
 
+mod amended;
 mod findings;
 mod keyless;
 mod leases;
@@ -16,6 +17,7 @@ use super::scenario::Scenario;
 pub fn all() -> Vec<Scenario> {
     let mut all = promise::all();
     all.extend(tokens::all());
+    all.extend(amended::all());
     all.extend(order::all());
     all.extend(keyless::all());
     all.extend(observed::all());

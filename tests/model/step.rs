@@ -15,6 +15,7 @@ use super::world::{CallerState, Packet, Shown, Task, World};
 
 pub use finding::Looking;
 pub use leasing::{Manner, named};
+pub use steering::applied;
 
 mod asking;
 mod finding;
@@ -22,6 +23,7 @@ mod leasing;
 mod network;
 mod people;
 mod settling;
+mod steering;
 
 /// One thing that can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +77,9 @@ pub enum Action {
     /// A person has an operation sent again.
     SendFor { proxy: u8, record: u8, lost: bool },
     /// A person steers the resource.
-    Steer(fencepost::protocol::command::Steering),
+    Steer(fencepost::protocol::fence::Deed),
+    /// A person starts a new epoch.
+    BeginEpoch,
     /// A question arrives at the upstream.
     Look { question: u8, how: Looking },
     /// Its answer arrives; the reply to what is recorded of it is lost if `lost`.
@@ -306,7 +310,6 @@ impl<'a> Steps<'a> {
     }
 
     fn of_the_register(&self, world: &World, found: &mut Vec<Action>) {
-        use fencepost::protocol::command::Steering;
         let left = &world.left;
         for (proxy, _) in (0..).zip(&world.proxies) {
             if left.crashes > 0 {
@@ -353,13 +356,7 @@ impl<'a> Steps<'a> {
                 }
             }
         }
-        let steering = [
-            (left.cancels, Steering::Cancel),
-            (left.advances, Steering::Advance),
-            (left.reopens, Steering::Reopen),
-        ];
-        let allowed = steering.into_iter().filter(|(left, _)| *left > 0);
-        found.extend(allowed.map(|(_, how)| Action::Steer(how)));
+        steering::of_the_resource(world, &self.scenario.amends, found);
     }
 }
 
@@ -520,7 +517,8 @@ impl Step<'_> {
                 record,
                 lost,
             } => self.send_for(proxy, record, lost),
-            Action::Steer(how) => self.steer(how),
+            Action::Steer(deed) => self.steer(deed),
+            Action::BeginEpoch => self.begin_epoch(),
             Action::Look { question, how } => self.look(question, how),
             Action::Learn { question, lost } => self.learn(question, lost),
             Action::CallBack { letter, lost } => self.call_back(letter, lost),

@@ -18,6 +18,8 @@ use super::scenario::{Budget, Scenario};
 pub struct World {
     /// Ticks since the beginning.
     pub now: u8,
+    /// The epoch in force.
+    pub epoch: u64,
     /// The fences of the resources: of one, mostly.
     pub fences: [Option<Arc<Fence>>; 2],
     /// The operations, in order of record.
@@ -319,6 +321,8 @@ pub struct Memory {
 pub struct Seen {
     /// The highest valid token that a committed admission presented.
     pub mark: Option<FencingToken>,
+    /// Tokens from this one on are nobody's.
+    pub void_from: Option<FencingToken>,
     /// Tokens up to this one were cut off.
     pub closed: Option<FencingToken>,
     /// The acquisition first named with the mark.
@@ -353,6 +357,7 @@ impl World {
         let proxies: Vec<Instance> = (0..scenario.proxies).collect();
         let mut world = Self {
             now: 0,
+            epoch: scenario.epoch,
             fences: [
                 scenario.known_source.then(super::register::known_fence),
                 None,
@@ -385,6 +390,7 @@ impl World {
             left: scenario.budget,
             seen: Seen::default(),
         };
+        world.seen.void_from = scenario.far;
         world.owned_from_the_start(scenario);
         world
     }

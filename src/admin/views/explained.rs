@@ -30,6 +30,20 @@ pub struct ExplainedView {
     pub command: Option<String>,
     /// Operations that others wait for, in the order of their admission.
     pub blockers: Vec<BlockerView>,
+    /// Refusals that callers may get here, and what to type if they are right.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<AdviceView>,
+}
+
+/// A refusal, and what to type if whoever gets it is right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdviceView {
+    /// Its name.
+    pub refusal: String,
+    /// Where that is so.
+    pub when: String,
+    /// The command.
+    pub command: String,
 }
 
 /// An operation that others wait for.
@@ -68,6 +82,7 @@ impl ExplainedView {
             blockers: blockers
                 .map(|operation| BlockerView::of(operation, fence, looker))
                 .collect(),
+            advice: advice(fence),
         }
     }
 }
@@ -96,6 +111,39 @@ fn standing(fence: &Fence) -> (String, Option<String>) {
         }
     };
     (told, None)
+}
+
+/// Where a token was presented, others can be refused; a cancelled resource refuses all, and says so itself.
+fn advice(fence: &Fence) -> Vec<AdviceView> {
+    let Some(mark) = fence.mark.filter(|_| !fence.cancelled) else {
+        return Vec::new();
+    };
+    let name = shell_word(fence.resource.name.as_str());
+    let to = if fence.is_own() { "" } else { " --to TOKEN" };
+    let one = |refusal: &str, when: String, command: String| AdviceView {
+        refusal: refusal.to_owned(),
+        when,
+        command,
+    };
+    vec![
+        one(
+            "stale-fencing-token",
+            format!("{mark} itself is wrong: TOKEN is the highest that the source has issued"),
+            format!("fencepost resources repair {name}{to} --reason '…'"),
+        ),
+        one(
+            "fencing-token-unknown",
+            format!("a genuine TOKEN lies far above {mark}"),
+            format!("fencepost resources accept {name} TOKEN --reason '…'"),
+        ),
+        one(
+            "fencing-token-unknown",
+            "its tokens come from another source from now on, or its source began to count anew; this is for all \
+             resources"
+                .to_owned(),
+            "fencepost epoch advance --reason '…'".to_owned(),
+        ),
+    ]
 }
 
 impl BlockerView {

@@ -18,14 +18,15 @@ mod story;
 mod words;
 
 pub use content::{ContentView, EventView, OperationDetail};
-pub use explained::{BlockerView, ExplainedView};
+pub use explained::{AdviceView, BlockerView, ExplainedView};
 pub use lease::{LeaseList, LeaseView};
 pub use many::{ManyResolvedView, OneResolvedView};
 pub use operation::{
     AttemptView, KeyView, OperationList, OperationView, OutcomeView, ResolutionView, SettlingView,
 };
 pub use resource::{
-    InFlightView, InterventionView, ResourceDetail, ResourceList, ResourceView, SteeredView,
+    EpochView, InFlightView, InterventionView, ResourceDetail, ResourceList, ResourceView,
+    SteeredView,
 };
 pub use status::{CountedView, PressingView, RegisterView, StandingView, StatusView};
 pub use story::{LineView, MoveView, StoryView};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::words::{time, wall_time};
 use super::{KeyView, LeaseView, Looker, OperationView};
 use crate::lease::secret::digest;
-use crate::protocol::fence::{Fence, Intervention};
+use crate::protocol::fence::{Deed, Fence, Intervention};
 use crate::protocol::ids::OperationKey;
 use crate::protocol::lease::OWN_SOURCE;
 use crate::protocol::operation::Operation;
@@ -52,8 +52,11 @@ pub struct ResourceView {
 pub struct InterventionView {
     /// When.
     pub at: String,
-    /// `cancelled`, `advanced` or `reopened`.
+    /// `cancelled`, `advanced`, `reopened`, `accepted` or `repaired`.
     pub did: String,
+    /// The token that was let in, or that it began again at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// Who.
     pub operator: String,
     /// Why.
@@ -65,14 +68,24 @@ pub struct InterventionView {
 pub struct SteeredView {
     /// Name of the resource.
     pub resource: String,
-    /// `cancelled`, `advanced` or `reopened`.
+    /// `cancelled`, `advanced`, `reopened`, `accepted` or `repaired`.
     pub done: String,
     /// The incarnation it is in now.
     pub incarnation: u64,
-    /// Its mark, which never goes down; null: no token was ever presented for it.
+    /// Its mark, which never goes down within an incarnation; null: no token was ever presented for it.
     pub token: Option<String>,
+    /// Is the mark itself cut off, so that only a newer token is let in?
+    #[serde(default)]
+    pub closed: bool,
     /// Operations that were admitted before and are not settled, in the order of their admission.
     pub in_flight: Vec<InFlightView>,
+}
+
+/// The epoch that an operator started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochView {
+    /// In force from now on.
+    pub epoch: u64,
 }
 
 /// An operation that was admitted before an operator stepped in.
@@ -151,6 +164,10 @@ impl InterventionView {
         Self {
             at: time(&intervention.at),
             did: intervention.how.past().to_owned(),
+            token: match intervention.how {
+                Deed::Accepted(token) | Deed::Repaired(token) => Some(token.to_string()),
+                Deed::Cancelled | Deed::Advanced | Deed::Reopened => None,
+            },
             operator: intervention.operator.clone(),
             reason: intervention.reason.clone(),
         }

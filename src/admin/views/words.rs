@@ -11,6 +11,7 @@ use crate::protocol::outcome::{Interruption, Provenance, Unsent};
 use crate::protocol::plan::Step;
 use crate::protocol::policy::Order;
 use crate::protocol::time::Moment;
+pub use crate::wire::shell::shell_word;
 
 /// RFC 3339 in UTC, with milliseconds.
 pub(in crate::admin) fn time(moment: &Moment) -> String {
@@ -33,16 +34,6 @@ pub(in crate::admin) fn hex(bytes: impl AsRef<[u8]>) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-/// A word of a command, quoted for a shell where it needs to be.
-pub fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/=@,+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 /// What the reconciler does next.

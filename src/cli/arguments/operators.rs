@@ -163,6 +163,62 @@ pub(in crate::cli) enum Resources {
     Cancel(ResourceSteer),
     /// Let a cancelled resource admit again. Whoever held it stays cut off.
     Reopen(ResourceSteer),
+    /// Let in a token that was refused as fencing-token-unknown: the mark rises to exactly this token.
+    Accept(ResourceAccept),
+    /// After a wild token: begin again, in a new incarnation, at the highest genuine token. Its holder goes on
+    /// under it.
+    Repair(ResourceRepair),
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct ResourceAccept {
+    /// Name of the resource.
+    pub(in crate::cli) name: String,
+    /// The token, as the refusal names it: `108`, or `3:108` in epoch 3.
+    #[arg(value_name = "TOKEN")]
+    pub(in crate::cli) accepted: String,
+    /// Who issued it. Only for a resource that has seen no token in this epoch: others have their source.
+    #[arg(long)]
+    pub(in crate::cli) source: Option<String>,
+    /// Why; kept with the resource and with every operation that is unsettled there.
+    #[arg(long)]
+    pub(in crate::cli) reason: String,
+    #[command(flatten)]
+    pub(in crate::cli) instance: Instance,
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct ResourceRepair {
+    /// Name of the resource.
+    pub(in crate::cli) name: String,
+    /// The highest genuine token, by the word of its source. Leave it out for leases of the register itself: it
+    /// knows what it issued.
+    #[arg(long, value_name = "TOKEN")]
+    pub(in crate::cli) to: Option<String>,
+    /// An operation that was applied under a higher token, and that you answer for; several times for several.
+    #[arg(long, value_name = "ID")]
+    pub(in crate::cli) disown: Vec<String>,
+    /// Why; kept with the resource and with every operation that is unsettled there, or disowned.
+    #[arg(long)]
+    pub(in crate::cli) reason: String,
+    #[command(flatten)]
+    pub(in crate::cli) instance: Instance,
+}
+
+#[derive(Subcommand)]
+pub(in crate::cli) enum Epoch {
+    /// Start a new epoch: tokens of all earlier ones are stale on every resource, seen before or not, and
+    /// whoever holds a lease acquires again.
+    Advance(EpochAdvance),
+}
+
+#[derive(Args)]
+pub(in crate::cli) struct EpochAdvance {
+    /// Why; kept in the history of the register, which `doctor` shows.
+    #[arg(long)]
+    pub(in crate::cli) reason: String,
+    #[command(flatten)]
+    pub(in crate::cli) instance: Instance,
 }
 
 #[derive(Subcommand)]

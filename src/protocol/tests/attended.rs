@@ -24,7 +24,7 @@ fn a_person_has_sent_again_what_a_cancel_or_an_advance_cut_off() {
     for how in [Steering::Cancel, Steering::Advance] {
         let (mut world, key) = lost_world(|_| {});
         let before = world.operations[&key].key_use;
-        world.steer(how);
+        world.steer(how.clone());
         world.park(&key);
         let cut_off = ResendReply::Forbidden(Parked::CutOff);
         let nothing = TakenUp::NothingToAsk(Some(Parked::CutOff));

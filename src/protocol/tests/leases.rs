@@ -132,6 +132,7 @@ fn acquiring_advances_the_fence() {
     let stale = Rejection::StaleToken {
         presented: token("1"),
         current: Some(token("2")),
+        epoch: None,
     };
     assert_eq!(refused(world.admit(&acquired_by("late", "1", "a"))), stale);
     // Nor is the new one's token his who did not acquire it.
@@ -426,4 +427,68 @@ fn a_licence_sends_nothing_that_was_cut_off() {
     world.lease.licensed = true;
     let cut_off = ResendReply::Forbidden(Parked::CutOff);
     assert_eq!(world.resend(&grant.key), cut_off);
+}
+
+/// Contract §7: whoever holds it is cut off, and the next one's token is above whatever was handed out.
+#[test]
+fn an_advance_burns_the_generation_of_a_lease() {
+    let (mut world, mut door) = (World::new(), Door::default());
+    let first = granted(door.acquire(&mut world, "a"));
+    let sent = world.granted(&acquired_by("x", "1", "a"));
+    let Steered::Done {
+        mark, in_flight, ..
+    } = world.steer(Steering::Advance)
+    else {
+        panic!()
+    };
+    assert_eq!(mark, Some(first.token));
+    assert_eq!(in_flight.len(), 1);
+    assert_eq!(in_flight[0].key, sent.key);
+    assert!(is_stale(&world.admit(&acquired_by("y", "1", "a"))));
+    assert_eq!(door.renew(&mut world, "a"), LeaseReply::Lost);
+    // At once: whoever waits need not wait for the end of a lease that is gone.
+    assert_eq!(granted(door.acquire(&mut world, "b")).token, token("2"));
+}
+
+/// Contract §4: what a person lets in was issued, from then on; nobody else is given it.
+#[test]
+fn an_accepted_token_of_the_register_counts_as_issued() {
+    let (mut world, mut door) = (World::new(), Door::default());
+    granted(door.acquire(&mut world, "a"));
+    let accept = |world: &mut World, text: &str| {
+        let token = token(text);
+        world.steer(Steering::Accept {
+            token,
+            source: None,
+        })
+    };
+    assert!(matches!(accept(&mut world, "40"), Steered::Done { .. }));
+    assert_eq!(door.renew(&mut world, "a"), LeaseReply::Lost);
+    world.granted(&acquired_by("x", "40", "z"));
+    assert_eq!(granted(door.acquire(&mut world, "b")).token, token("41"));
+}
+
+/// The register knows what it issued: nobody states it.
+#[test]
+fn a_resource_of_own_leases_is_repaired_to_what_was_issued() {
+    let (mut world, mut door) = (World::new(), Door::default());
+    let lease = granted(door.acquire(&mut world, "a"));
+    // As a register of before let it come to this, where a stranger's token was taken for its own.
+    world.fences.get_mut(&resource()).unwrap().mark = Some(token("900"));
+    let repair = |to: Option<&str>| Steering::Repair {
+        to: to.map(token),
+        disown: vec![],
+    };
+    let refused = world.steer(repair(Some("7")));
+    let why = NotRepaired::Issued(lease.token);
+    assert_eq!(refused, Steered::NotRepaired(why));
+    let Steered::Done { mark, closed, .. } = world.steer(repair(None)) else {
+        panic!()
+    };
+    assert_eq!((mark, closed), (Some(token("1")), false));
+    // Its holder goes on, and what comes after him is newer.
+    assert_eq!(granted(door.renew(&mut world, "a")).token, token("1"));
+    world.granted(&acquired_by("x", "1", "a"));
+    world.now_ms += TTL;
+    assert_eq!(granted(door.acquire(&mut world, "b")).token, token("2"));
 }

@@ -114,7 +114,7 @@ fn what_a_person_did_stands_with_the_fence_and_saying_it_twice_adds_nothing() {
     let said = &first.interventions[0];
     assert_eq!(
         (said.how, said.operator.as_str(), said.reason.as_str()),
-        (Steering::Advance, "alice", "wrong amount")
+        (Deed::Advanced, "alice", "wrong amount")
     );
     world.steer(Steering::Advance);
     assert_eq!(world.fence(), &first);
@@ -128,7 +128,7 @@ fn what_a_person_did_stands_with_the_fence_and_saying_it_twice_adds_nothing() {
         .iter()
         .map(|it| it.how)
         .collect();
-    let (cancel, reopen) = (Steering::Cancel, Steering::Reopen);
+    let (cancel, reopen) = (Deed::Cancelled, Deed::Reopened);
     assert_eq!(kept, [cancel, reopen, cancel, reopen]);
 }
 

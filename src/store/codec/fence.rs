@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::names::text;
 use super::primitives::{Reader, Writer};
 use super::{Field, Malformed};
-use crate::protocol::command::{Event, Steering};
-use crate::protocol::fence::{Fence, Intervention, Latest};
+use crate::protocol::command::Event;
+use crate::protocol::fence::{Deed, Fence, Intervention, Latest};
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::lease::Lease;
 use crate::protocol::view::TwinNote;
@@ -33,6 +33,7 @@ pub(super) fn put(fence: &Fence, writer: &mut Writer) {
         interventions,
         issued,
         lease,
+        shut,
     } = fence;
     incarnation.put(writer);
     mark.put(writer);
@@ -46,13 +47,17 @@ pub(super) fn put(fence: &Fence, writer: &mut Writer) {
     cut_off.put(writer);
     latest.put(writer);
     // Appended in 0.2. A fence that no person touched is what it was before.
-    let is_leased = issued.is_some() || lease.is_some();
+    let is_shut = shut.is_some();
+    let is_leased = issued.is_some() || lease.is_some() || is_shut;
     if !interventions.is_empty() || is_leased {
         interventions.to_vec().put(writer);
     }
     if is_leased {
         issued.put(writer);
         lease.put(writer);
+    }
+    if is_shut {
+        shut.put(writer);
     }
 }
 
@@ -73,6 +78,7 @@ pub(super) fn take(reader: &mut Reader<'_>, resource: ResourceKey) -> Result<Fen
         interventions: Arc::default(),
         issued: None,
         lease: None,
+        shut: None,
     };
     if !reader.is_empty() {
         fence.interventions = <Vec<Intervention> as Field>::take(reader)?.into();
@@ -80,6 +86,9 @@ pub(super) fn take(reader: &mut Reader<'_>, resource: ResourceKey) -> Result<Fen
     if !reader.is_empty() {
         fence.issued = Field::take(reader)?;
         fence.lease = Field::take(reader)?;
+    }
+    if !reader.is_empty() {
+        fence.shut = Field::take(reader)?;
     }
     Ok(fence)
 }
@@ -93,35 +102,42 @@ impl Field for Intervention {
             at,
         } = self;
         writer.part(|writer| {
-            writer.byte(match how {
-                Steering::Cancel => 0,
-                Steering::Advance => 1,
-                Steering::Reopen => 2,
-            });
+            let (tag, token) = match how {
+                Deed::Cancelled => (0, None),
+                Deed::Advanced => (1, None),
+                Deed::Reopened => (2, None),
+                Deed::Accepted(token) => (3, Some(token)),
+                Deed::Repaired(token) => (4, Some(token)),
+            };
+            writer.byte(tag);
             writer.bytes(operator.as_bytes());
             writer.bytes(reason.as_bytes());
             at.put(writer);
+            if let Some(token) = token {
+                token.put(writer);
+            }
         });
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         reader.part(|reader| {
-            let how = match reader.byte()? {
-                0 => Steering::Cancel,
-                1 => Steering::Advance,
-                2 => Steering::Reopen,
-                tag => {
-                    return Err(Malformed::Variant {
-                        of: "Steering",
-                        tag,
-                    });
-                }
+            let tag = reader.byte()?;
+            let operator = text(reader)?.to_owned();
+            let reason = text(reader)?.to_owned();
+            let at = Field::take(reader)?;
+            let how = match tag {
+                0 => Deed::Cancelled,
+                1 => Deed::Advanced,
+                2 => Deed::Reopened,
+                3 => Deed::Accepted(Field::take(reader)?),
+                4 => Deed::Repaired(Field::take(reader)?),
+                tag => return Err(Malformed::Variant { of: "Deed", tag }),
             };
             Ok(Self {
                 how,
-                operator: text(reader)?.to_owned(),
-                reason: text(reader)?.to_owned(),
-                at: Field::take(reader)?,
+                operator,
+                reason,
+                at,
             })
         })
     }

@@ -9,8 +9,7 @@ mod settling;
 use bytes::Bytes;
 
 use super::*;
-use crate::protocol::command::Steering;
-use crate::protocol::fence::{Intervention, Latest};
+use crate::protocol::fence::{Deed, Intervention, Latest};
 use crate::protocol::ids::{
     AcquisitionId, AdmissionNumber, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId,
     OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource, UpstreamId,
@@ -113,7 +112,7 @@ fn a_fence_with_a_lease() {
 fn a_fence_that_a_person_touched() {
     let touched = Fence {
         interventions: [Intervention {
-            how: Steering::Advance,
+            how: Deed::Advanced,
             operator: "al".to_owned(),
             reason: "so".to_owned(),
             at: moment(1),
@@ -238,6 +237,7 @@ fn fence() -> Fence {
         interventions: std::sync::Arc::default(),
         issued: None,
         lease: None,
+        shut: None,
     }
 }
 

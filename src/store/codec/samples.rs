@@ -6,11 +6,10 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::select;
 use settling::{settling, steps};
 
-use crate::protocol::command::{Event, Steering};
-use crate::protocol::fence::{Fence, Intervention, Latest};
+use crate::protocol::command::Event;
+use crate::protocol::fence::{Deed, Fence, Intervention, Latest};
 use crate::protocol::ids::{
     AcquisitionId, AdmissionNumber, AttemptId, EffectName, FencingToken, Fingerprint, Incarnation,
     InstanceId, OperationId, Principal, ResourceName, Round, Sequence, Tenant, TokenSource,
@@ -378,7 +377,11 @@ pub(super) fn fence() -> impl Strategy<Value = Fence> {
         any::<(u64, u64)>(),
         latest,
         vec(intervention(), 0..3),
-        (option::of(token()), option::of(lease())),
+        (
+            option::of(token()),
+            option::of(lease()),
+            option::of(token()),
+        ),
     );
     fields.prop_map(|(who, held, numbers, latest, interventions, leased)| {
         let (tenant, name, (incarnation, closed, cancelled)) = who;
@@ -402,12 +405,19 @@ pub(super) fn fence() -> impl Strategy<Value = Fence> {
             interventions: interventions.into(),
             issued: leased.0,
             lease: leased.1,
+            shut: leased.2,
         }
     })
 }
 
 fn intervention() -> impl Strategy<Value = Intervention> {
-    let how = select(vec![Steering::Cancel, Steering::Advance, Steering::Reopen]);
+    let how = prop_oneof![
+        Just(Deed::Cancelled),
+        Just(Deed::Advanced),
+        Just(Deed::Reopened),
+        token().prop_map(Deed::Accepted),
+        token().prop_map(Deed::Repaired),
+    ];
     (how, ".{0,8}", ".{0,40}", moment()).prop_map(|(how, operator, reason, at)| Intervention {
         how,
         operator,

@@ -5,6 +5,7 @@
 //!
 //! What it does not do: fault a backend (its own tests do), or test the rules themselves (`protocol`).
 
+mod amending;
 mod clocks;
 pub(crate) mod commands;
 mod keyless;
@@ -230,6 +231,10 @@ against_every_backend! {
     scenarios::identities_are_compared_by_their_exact_bytes,
     scenarios::nothing_is_granted_without_a_connection,
     keyless::an_equal_request_without_a_key_finds_the_one_in_doubt,
+    amending::a_repair_sees_what_was_applied_and_where,
+    amending::so_many_are_no_accident_of_one_wild_token,
+    amending::in_a_new_epoch_every_token_of_before_is_stale,
+    amending::in_a_new_epoch_leases_of_before_are_lost,
     leases::a_lease_outlives_the_process,
     leases::a_lease_cuts_off_the_owner_before,
     clocks::a_suspended_machine_makes_an_intent_overdue,

@@ -85,6 +85,7 @@ pub(super) async fn a_refused_request_raises_the_fence_all_the_same(subject: Sub
         Rejection::StaleToken {
             presented: token("8"),
             current: Some(token("9")),
+            epoch: None,
         }
     );
     // The first owner's outcome still goes to whoever repeats it, marked as stale.
@@ -326,6 +327,7 @@ pub(super) async fn a_fence_survives_a_restart(mut subject: Subject) {
                 Rejection::StaleToken {
                     presented: token(stale),
                     current: Some(token("200")),
+                    epoch: None,
                 }
             );
         }

@@ -20,8 +20,8 @@ use crate::protocol::fence::Fence;
 use crate::protocol::ids::{AdmissionNumber, InstanceId, OperationKey, ResourceKey};
 use crate::protocol::operation::{IdentityOrigin, Operation};
 use crate::protocol::outcome::StoredRequest;
-use crate::protocol::view::{TwinNote, Unsettled};
-use crate::store::load::Rows;
+use crate::protocol::view::{AppliedAbove, TwinNote, Unsettled};
+use crate::store::load::{Above, Rows};
 use crate::store::recent::Recent;
 
 /// Fences and operations that are remembered, up to twice as many of each; about a kilobyte a piece. In
@@ -57,6 +57,8 @@ pub(super) struct Known {
     notes: Recent<OperationKey, Option<TwinNote>>,
     requests: Recent<OperationKey, Option<StoredRequest>>,
     keyless: Recent<Shared, Option<(i64, Operation)>>,
+    /// Only ever read for one decision.
+    applied: Vec<(Above, AppliedAbove)>,
 }
 
 /// What has to be read first.
@@ -68,6 +70,7 @@ pub(super) enum Lack {
     Line(ResourceKey),
     Request(OperationKey),
     Keyless(Shared),
+    Applied(Above),
 }
 
 impl Known {
@@ -90,6 +93,7 @@ impl Known {
             notes: Recent::new(at_most),
             requests: Recent::new(at_most),
             keyless: Recent::new(at_most),
+            applied: Vec::new(),
         }
     }
 
@@ -119,6 +123,10 @@ impl Known {
 
     pub(super) fn put_keyless(&mut self, shared: Shared, newest: Option<(i64, Operation)>) {
         self.keyless.insert(shared, newest);
+    }
+
+    pub(super) fn put_applied(&mut self, wanted: Above, found: AppliedAbove) {
+        self.applied.push((wanted, found));
     }
 
     /// The operation, without a copy.
@@ -311,6 +319,14 @@ impl Rows for &mut Known {
             Some(request) => Ok(request.clone()),
             None if self.assumes => Ok(None),
             None => Err(Lack::Request(key.clone())),
+        }
+    }
+
+    fn applied(&mut self, wanted: &Above) -> Result<AppliedAbove, Lack> {
+        let known = self.applied.iter().find(|(above, _)| above == wanted);
+        match known {
+            Some((_, found)) => Ok(found.clone()),
+            None => Err(Lack::Applied(wanted.clone())),
         }
     }
 }

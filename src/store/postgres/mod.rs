@@ -38,6 +38,7 @@ mod abroad;
 mod batch;
 mod doubt;
 mod engine;
+mod epoch;
 mod forget;
 mod identity;
 mod known;
@@ -81,8 +82,8 @@ pub use restored::{Accepted, accept_restored};
 
 use super::about::{About, Standing};
 use super::{
-    Backend, Elsewhere, OperationPage, OperationQuery, Pending, Pressing, Remember, StoreError,
-    Stored, StoredResource, Summary, Wanted,
+    Backend, Elsewhere, NewEpoch, OperationPage, OperationQuery, Pending, Pressing, Remember,
+    StoreError, Stored, StoredResource, Summary, Wanted,
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
@@ -235,6 +236,10 @@ impl Backend for PostgresBackend {
 
     fn epoch(&self) -> Pending<'_, u64> {
         Box::pin(self.reader.epoch())
+    }
+
+    fn begin_epoch<'a>(&'a self, new: &'a NewEpoch) -> Pending<'a, u64> {
+        Box::pin(self.try_begin_epoch(new))
     }
 
     fn about(&self) -> Pending<'_, About> {

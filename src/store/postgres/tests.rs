@@ -6,6 +6,7 @@
 
 mod about;
 mod crowd;
+mod epoch;
 mod explained;
 mod failures;
 mod forget;

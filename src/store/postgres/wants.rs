@@ -18,9 +18,24 @@ use super::session::Session;
 use super::shared::Shared as Register;
 use super::trouble::Trouble;
 use crate::protocol::ids::{OperationKey, ResourceKey};
-use crate::protocol::view::Unsettled;
+use crate::protocol::view::{AppliedAbove, Unsettled};
+use crate::store::load::{self, Above};
 
 const VIEW: &str = "SELECT * FROM fencepost.view_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+
+/// Goes through the operations of the tenant: no index is kept for what a person asks once in a while. The highest
+/// first, of whatever incarnation; that stands in the record.
+const APPLIED: &str = "SELECT k.version, k.sequence, k.tenant, k.upstream, k.principal, k.id, k.incarnation, k.record,
+        NULL::bytea AS answer
+    FROM (SELECT o.*, string_to_array(CASE WHEN strpos(o.token, ':') > 0 THEN o.token ELSE '0:' || o.token END,
+                                      ':')::bigint[] AS pair
+          FROM fencepost.operations o
+          WHERE o.sequence > 0 AND o.tenant = $1 AND o.resource = $2 AND o.state = 'COMPLETED'
+            AND o.token IS NOT NULL OFFSET 0) k
+    WHERE k.pair > ARRAY[$3, $4] ORDER BY k.pair DESC LIMIT $5";
+
+/// So many of all incarnations.
+const APPLIED_READ: usize = 4_096;
 
 const LOCK: &str = "SELECT fencepost.lock_1($1, $2)";
 
@@ -40,6 +55,7 @@ pub(super) struct Wants {
     notes: Vec<OperationKey>,
     lines: Vec<ResourceKey>,
     keyless: Vec<Shared>,
+    applied: Vec<Above>,
 }
 
 impl Wants {
@@ -82,6 +98,7 @@ impl Wants {
                 return true;
             }
             Lack::Keyless(shared) => add(&mut self.keyless, shared),
+            Lack::Applied(above) => add(&mut self.applied, above),
         }
         self.len() > before
     }
@@ -93,8 +110,9 @@ impl Wants {
             notes,
             lines,
             keyless,
+            applied,
         } = self;
-        fences.len() + operations.len() + notes.len() + lines.len() + keyless.len()
+        fences.len() + operations.len() + notes.len() + lines.len() + keyless.len() + applied.len()
     }
 
     /// Locks the fences until the transaction ends, in the order that everybody locks them in.
@@ -137,7 +155,12 @@ impl Wants {
             (&keyless, Type::BYTEA_ARRAY),
         ];
         let rows = session.rows(VIEW, &parameters).await?;
-        Ok(self.known(&rows, Opener::new(register))?)
+        let mut known = self.known(&rows, Opener::new(register))?;
+        for above in &self.applied {
+            let found = applied(session, register, above).await?;
+            known.put_applied(above.clone(), found);
+        }
+        Ok(known)
     }
 
     /// What the rows say; what is wanted and not among them is not there.
@@ -214,6 +237,37 @@ impl Wants {
             Some(_) | None => Err(rows::Unreadable::another(found)),
         }
     }
+}
+
+/// A statement of its own, a moment later: what was applied stays so, and nothing is admitted meanwhile that the
+/// version of the fence would not tell of.
+async fn applied(
+    session: &Session,
+    register: &Register,
+    wanted: &Above,
+) -> Result<AppliedAbove, Trouble> {
+    let resource = &wanted.resource;
+    let (tenant, name) = place(resource);
+    let (epoch, generation) = (wanted.token.epoch(), wanted.token.generation());
+    let (epoch, generation) = (epoch.cast_signed(), generation.cast_signed());
+    let at_most = i64::try_from(APPLIED_READ).unwrap_or(i64::MAX);
+    let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
+        (&tenant, Type::TEXT),
+        (&name, Type::BYTEA),
+        (&epoch, Type::INT8),
+        (&generation, Type::INT8),
+        (&at_most, Type::INT8),
+    ];
+    let rows = session.rows(APPLIED, &parameters).await?;
+    let opener = Opener::new(register);
+    let mut found = Vec::new();
+    for row in &rows {
+        let OperationRow { operation, .. } = opener.operation(row)?;
+        found.extend(load::applied_above(&operation, wanted));
+    }
+    let mut found = AppliedAbove::of(found);
+    found.whole &= rows.len() < APPLIED_READ;
+    Ok(found)
 }
 
 fn add<T: PartialEq + Clone>(to: &mut Vec<T>, one: &T) {

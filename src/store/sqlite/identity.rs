@@ -38,6 +38,8 @@ pub(super) struct Established {
     pub(super) connection: Connection,
     pub(super) about: About,
     pub(super) sealer: Sealer,
+    /// What speaks against it, where it is only looked at.
+    pub(super) doubt: Option<Doubt>,
 }
 
 /// What was decided about a doubt.
@@ -62,6 +64,13 @@ pub(super) fn establish(
     let seen = witness.read().map_err(at(witness.path()))?;
     let (first, others) = keys::of(ground, wanted.keys, found == Found::Nothing)?;
     let claim = claimed(&connection, found, path, now)?;
+    let overlooked = overlooked(
+        claim.as_ref(),
+        seen.as_ref(),
+        place,
+        witness.path(),
+        wanted.restored,
+    );
     let accepted = judge(
         claim.as_ref(),
         seen,
@@ -79,15 +88,7 @@ pub(super) fn establish(
     }
     let mut sealer = Sealer::new(&first, &others).map_err(|_| OpenError::NoRandomness)?;
     if wanted.restored == Restored::Overlook {
-        let about = recorded(&connection, path)?;
-        sealer
-            .adopt_fingerprint_key(about.id, &about.fingerprint_key)
-            .map_err(|error| not_opened(path, AdoptError::Seal(error)))?;
-        return Ok(Established {
-            connection,
-            about,
-            sealer,
-        });
+        return only_looked_at(connection, path, sealer, overlooked);
     }
     let id = ground::random_id()?;
     let mut about = schema::alone(&connection, || {
@@ -124,6 +125,26 @@ pub(super) fn establish(
         connection,
         about,
         sealer,
+        doubt: None,
+    })
+}
+
+/// It is left as it is.
+fn only_looked_at(
+    connection: Connection,
+    path: &Path,
+    mut sealer: Sealer,
+    doubt: Option<Doubt>,
+) -> Result<Established, OpenError> {
+    let about = recorded(&connection, path)?;
+    sealer
+        .adopt_fingerprint_key(about.id, &about.fingerprint_key)
+        .map_err(|error| not_opened(path, AdoptError::Seal(error)))?;
+    Ok(Established {
+        connection,
+        about,
+        sealer,
+        doubt,
     })
 }
 
@@ -139,6 +160,20 @@ fn claimed(
         Found::Format(1) => Some(recorded_1(connection, path)?.claim()),
         Found::Format(_) => Some(recorded(connection, path)?.claim(now)),
     })
+}
+
+/// What is passed over by whoever only looks; he is told all the same.
+fn overlooked(
+    claim: Option<&Claim>,
+    seen: Option<&Result<Sighting, Doubt>>,
+    place: Place,
+    witness: &Path,
+    restored: Restored,
+) -> Option<Doubt> {
+    match restored {
+        Restored::Overlook => witness::doubt(claim?, seen.cloned(), place, witness),
+        Restored::Refuse | Restored::Accept { .. } => None,
+    }
 }
 
 /// `None`: nothing speaks against it.

@@ -6,7 +6,7 @@
 //!
 //! What it does not do: the work itself (`writer`).
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use super::Purged;
 use super::SqliteBackend;
 use super::witness::Sighting;
-use super::writer::{Errand, Tended};
-use crate::store::StoreError;
+use super::writer::{EpochErrand, Errand, Tended};
+use crate::store::{NewEpoch, StoreError};
 
 /// How often the house is looked after: commits of so long can be lost in a restore unnoticed.
 const EVERY: Duration = Duration::from_secs(1);
@@ -55,6 +55,15 @@ impl SqliteBackend {
         Ok(tended)
     }
 
+    /// A new epoch; the witness knows of it afterwards.
+    pub(super) async fn try_begin_epoch(&self, new: &NewEpoch) -> Result<u64, StoreError> {
+        let new = new.clone();
+        let errand = |answer| Errand::Epoch(Box::new(EpochErrand { new, answer }));
+        let begun = self.ask(errand).await?;
+        self.tell_witness(begun).await;
+        Ok(begun.epoch)
+    }
+
     pub(super) async fn end(&self) -> Result<(), StoreError> {
         let (answer, answered) = oneshot::channel();
         // Closed already: nothing is left to wait for but the thread.
@@ -86,9 +95,10 @@ impl SqliteBackend {
     }
 
     async fn tell_witness(&self, seen: Sighting) {
-        let Some(witness) = self.witness.clone() else {
+        if self.is_looked_at {
             return;
-        };
+        }
+        let witness = Arc::clone(&self.witness);
         let told = tokio::task::spawn_blocking(move || {
             witness
                 .write(seen)

@@ -16,12 +16,12 @@ use super::locator;
 use crate::protocol::command::Admit;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{
-    Incarnation, OperationId, OperationKey, Principal, ResourceKey, ResourceName, Tenant,
-    UpstreamId,
+    FencingToken, Incarnation, OperationId, OperationKey, Principal, ResourceKey, ResourceName,
+    Tenant, UpstreamId,
 };
 use crate::protocol::operation::Operation;
 use crate::protocol::outcome::{Answer, StoredRequest};
-use crate::protocol::view::{TwinNote, Unsettled};
+use crate::protocol::view::{AppliedAbove, TwinNote, Unsettled};
 use crate::store::seal::{Content, Sealer};
 use crate::store::{StoreError, codec, load};
 
@@ -187,6 +187,32 @@ impl load::Rows for Tables<'_> {
         codec::decode_request(plain).map(Some).map_err(|malformed| {
             Fault::Record(malformed.of(&format_args!("request of operation {:?}", key.id)))
         })
+    }
+
+    /// Goes through all operations: no index is kept for what a person asks once in a while. Of a resource that a
+    /// wild token raised few have tokens above the genuine one.
+    fn applied(&mut self, wanted: &load::Above) -> Result<AppliedAbove, Fault> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, upstream, principal, incarnation, tenant, token, record
+             FROM operations
+             WHERE resource = ?1 AND tenant = ?2 AND state = 'COMPLETED' AND token IS NOT NULL
+             ORDER BY sequence DESC",
+        )?;
+        let (name, tenant) = (&wanted.resource.name, &wanted.resource.tenant);
+        let mut rows = statement.query(params![name.as_str(), tenant.as_str()])?;
+        let mut applied = Vec::new();
+        while let Some(row) = rows.next()? {
+            let token = FencingToken::parse(text(row, 5)?);
+            if token.is_none_or(|token| token <= wanted.token) {
+                continue;
+            }
+            let operation = self.decode(key_from(row, 0)?, blob(row, 6)?, None)?;
+            applied.extend(load::applied_above(&operation, wanted));
+            if applied.len() > AppliedAbove::READ {
+                break;
+            }
+        }
+        Ok(AppliedAbove::of(applied))
     }
 }
 

@@ -45,8 +45,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::about::About;
 use super::{
-    Backend, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored, StoredResource,
-    Summary, Wanted,
+    Backend, NewEpoch, OperationPage, OperationQuery, Pending, Pressing, StoreError, Stored,
+    StoredResource, Summary, Wanted,
 };
 use crate::protocol::command::{Command, Reply};
 use crate::protocol::fence::Fence;
@@ -82,8 +82,11 @@ pub struct SqliteBackend {
     readers: Arc<Readers>,
     poison: Poison,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// `None`: the register is only looked at.
-    witness: Option<Arc<Witness>>,
+    witness: Arc<Witness>,
+    /// Only that: its witness is told nothing.
+    is_looked_at: bool,
+    /// What speaks against it then.
+    doubt: Option<Doubt>,
     #[cfg(test)]
     sabotage: Arc<sabotage::Sabotage>,
 }
@@ -204,8 +207,24 @@ impl Backend for SqliteBackend {
         )
     }
 
+    fn begin_epoch<'a>(&'a self, new: &'a NewEpoch) -> Pending<'a, u64> {
+        Box::pin(self.try_begin_epoch(new))
+    }
+
     fn about(&self) -> Pending<'_, About> {
-        Box::pin(self.readers.run(|connection, _| read::about(connection)))
+        let (witness, doubt) = (Arc::clone(&self.witness), self.doubt.clone());
+        Box::pin(self.readers.run(move |connection, _| {
+            let mut about = read::about(connection)?;
+            // Both numbers, for whoever compares them.
+            let seen = witness.read().ok().flatten().and_then(Result::ok);
+            about
+                .facts
+                .extend(seen.map(|seen| ("witness saw", seen.told())));
+            about
+                .differences
+                .extend(doubt.map(|doubt| doubt.to_string()));
+            Ok(about)
+        }))
     }
 
     fn ready(&self) -> Pending<'_, ()> {

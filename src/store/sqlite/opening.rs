@@ -23,7 +23,7 @@ use super::read::Readers;
 use super::reserve::Reserve;
 use super::schema::{self, Found};
 use super::soundness;
-use super::witness::Witness;
+use super::witness::{Doubt, Witness};
 use super::writer::{Parts, Writer};
 use crate::clock::Clock;
 use crate::protocol::ids::InstanceId;
@@ -110,6 +110,8 @@ pub(super) struct Grounded {
     pub(super) witness: Witness,
     pub(super) about: About,
     pub(super) sealer: Sealer,
+    /// What speaks against it, where it is only looked at.
+    pub(super) doubt: Option<Doubt>,
 }
 
 /// What every start does first, whatever the register is opened for.
@@ -139,6 +141,7 @@ pub(super) fn grounded(options: Options, now: &Moment) -> Result<Grounded, OpenE
         connection,
         about,
         sealer,
+        doubt,
     } = identity::establish(connection, found, &path, &ground, &witness, wanted, now)?;
     Ok(Grounded {
         ground,
@@ -147,6 +150,7 @@ pub(super) fn grounded(options: Options, now: &Moment) -> Result<Grounded, OpenE
         witness,
         about,
         sealer,
+        doubt,
     })
 }
 
@@ -164,6 +168,7 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         witness,
         about,
         sealer,
+        doubt,
     } = grounded(options, &owner.clock.now())?;
     let sealer = Arc::new(sealer);
     let reserve = Reserve::make(ground.dir(), reserve).map_err(at(ground.dir()))?;
@@ -196,7 +201,9 @@ fn open_blocking(options: Options, owner: Owner) -> Result<Opened, OpenError> {
         readers: Arc::new(readers),
         poison,
         writer: Mutex::new(Some(thread)),
-        witness: (restored != Restored::Overlook).then(|| Arc::new(witness)),
+        witness: Arc::new(witness),
+        is_looked_at: restored == Restored::Overlook,
+        doubt,
         #[cfg(test)]
         sabotage,
     });

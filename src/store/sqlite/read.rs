@@ -19,6 +19,7 @@ use super::load::{Fault, OPERATION, Tables, blob};
 use super::locator;
 use super::poison::Poison;
 use super::schema;
+use super::witness;
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
@@ -328,12 +329,24 @@ pub(super) fn about(connection: &Connection) -> Result<About, Fault> {
     Ok(About {
         kind: "embedded",
         format: Some(schema::FORMAT),
-        facts: vec![("file", connection.path().unwrap_or_default().to_owned())],
+        facts: vec![
+            ("file", connection.path().unwrap_or_default().to_owned()),
+            ("stands at", stands_at(connection)?),
+        ],
         differences: Vec::new(),
         // Whoever waits says so himself (`ready`).
         quiet_ms: None,
         history: history.collect::<Result<_, _>>()?,
     })
+}
+
+fn stands_at(connection: &Connection) -> rusqlite::Result<String> {
+    connection
+        .prepare_cached("SELECT position, epoch FROM register")?
+        .query_row([], |row| {
+            let number = |index| row.get::<_, i64>(index).map(i64::cast_unsigned);
+            Ok(witness::told(number(0)?, number(1)?))
+        })
 }
 
 pub(super) fn pressing(connection: &Connection, tables: &Tables<'_>) -> Result<Pressing, Fault> {

@@ -19,9 +19,9 @@ use crate::protocol::fence::Fence;
 use crate::protocol::ids::{AdmissionNumber, OperationKey, ResourceKey};
 use crate::protocol::operation::Operation;
 use crate::protocol::outcome::StoredRequest;
-use crate::protocol::view::{TwinNote, Unsettled};
+use crate::protocol::view::{AppliedAbove, TwinNote, Unsettled};
 use crate::store::age::Lived;
-use crate::store::load::Rows;
+use crate::store::load::{Above, Rows};
 use crate::store::recent::Recent;
 use crate::store::seal::Sealer;
 
@@ -345,6 +345,10 @@ impl Rows for OwnRows<'_> {
 
     fn request(&mut self, key: &OperationKey) -> Result<Option<StoredRequest>, Fault> {
         self.tables.request(key)
+    }
+
+    fn applied(&mut self, wanted: &Above) -> Result<AppliedAbove, Fault> {
+        self.tables.applied(wanted)
     }
 }
 

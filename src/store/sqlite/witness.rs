@@ -152,6 +152,11 @@ impl Witness {
     }
 }
 
+/// How far a register has come, for a person.
+pub(super) fn told(position: u64, epoch: u64) -> String {
+    format!("position {position}, epoch {epoch}")
+}
+
 /// Compares what a register claims with what its witness saw.
 pub(super) fn doubt(
     claim: &Claim,
@@ -194,6 +199,11 @@ pub(super) fn doubt(
 }
 
 impl Sighting {
+    /// For a person.
+    pub(super) fn told(&self) -> String {
+        told(self.position, self.epoch)
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');

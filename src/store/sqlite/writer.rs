@@ -13,6 +13,8 @@
 //! What it does not do: decide (`protocol`), or read for anybody else (`read`).
 
 mod asker;
+mod decided;
+mod epoch;
 mod housekeeping;
 mod transaction;
 
@@ -33,17 +35,19 @@ use super::poison::Poison;
 use super::remembered::{OwnRows, Remembered};
 use super::reserve::Reserve;
 use super::witness::Sighting;
-use crate::protocol::command::{Admission, Command, Reply, ResendReply, Ruling};
+use crate::clock;
+use crate::protocol::command::{Command, Reply};
 use crate::protocol::decide::decide;
 use crate::protocol::view::{Living, Record};
 use crate::store::age::{Age, Lived};
 use crate::store::seal::Sealer;
 use crate::store::{StoreError, Wanted, load};
-use crate::{clock, failpoint};
 
 pub(super) use asker::Asker;
+pub(super) use epoch::EpochErrand;
 pub use housekeeping::Tended;
 
+use decided::Decided;
 use housekeeping::House;
 use transaction::Failed;
 
@@ -61,6 +65,8 @@ pub(super) enum Errand {
     Prove(Answer<()>),
     /// Look after the house: tell how far the register has come, and forget what is old.
     Tend(Answer<Tended>),
+    /// Begin a new epoch, after what came before.
+    Epoch(Box<EpochErrand>),
     /// Stop, after what came before. Answers how far the register has come.
     Close(Answer<Sighting>),
 }
@@ -105,20 +111,8 @@ struct Batch {
     commands: Commands,
     proofs: Vec<Answer<()>>,
     tends: Vec<Answer<Tended>>,
+    epoch: Option<Box<EpochErrand>>,
     close: Option<Answer<Sighting>>,
-}
-
-/// Decided, and not yet true.
-struct Decided {
-    replies: Vec<Result<Reply, StoreError>>,
-    /// Does it hold a granted admission? A recorded end? A granted resend? For the failpoints.
-    intent: bool,
-    outcome: bool,
-    resend: bool,
-    /// Was anything written?
-    moved: bool,
-    /// How far the register has come by it, if that was counted up.
-    advanced: Option<(u64, Age)>,
 }
 
 impl Writer {
@@ -185,6 +179,10 @@ impl Writer {
                 Errand::Apply(command, asker) => batch.commands.push((command, asker)),
                 Errand::Prove(answer) => batch.proofs.push(answer),
                 Errand::Tend(answer) => batch.tends.push(answer),
+                Errand::Epoch(errand) => {
+                    batch.epoch = Some(errand);
+                    break;
+                }
                 Errand::Close(answer) => {
                     batch.close = Some(answer);
                     break;
@@ -205,6 +203,7 @@ impl Writer {
             commands,
             proofs,
             tends,
+            epoch,
             close,
         } = batch;
         let advance = !proofs.is_empty() || (!tends.is_empty() && (self.moved || self.is_stale()));
@@ -221,6 +220,9 @@ impl Writer {
                 }
                 Err(error) => refuse(&error, commands, proofs),
             }
+        }
+        if let Some(errand) = epoch {
+            self.begin_epoch(*errand);
         }
         if !tends.is_empty() {
             self.tend(tends);
@@ -436,56 +438,6 @@ impl Writer {
             .and_then(|()| connection.close().map_err(|(_, error)| error))
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(sighting)
-    }
-}
-
-impl Decided {
-    fn push(&mut self, reply: Result<Reply, StoreError>) {
-        match &reply {
-            Ok(Reply::Admission(Admission {
-                ruling: Ruling::Granted(_),
-                ..
-            })) => self.intent = true,
-            Ok(Reply::Recorded(_)) => self.outcome = true,
-            Ok(Reply::Resend(ResendReply::Granted(_))) => self.resend = true,
-            Ok(
-                Reply::Admission(_)
-                | Reply::Resend(_)
-                | Reply::Parked(_)
-                | Reply::Started(_)
-                | Reply::Found(_)
-                | Reply::Void(_)
-                | Reply::Voided(_)
-                | Reply::TakenUp(_)
-                | Reply::Resolved(_)
-                | Reply::Steered(_)
-                | Reply::Leased(_)
-                | Reply::Noted(_),
-            )
-            | Err(_) => {}
-        }
-        self.replies.push(reply);
-    }
-
-    fn pass_failpoints_before(&self) {
-        if self.intent {
-            failpoint::pass("before-intent");
-        }
-        if self.outcome {
-            failpoint::pass("before-outcome-commit");
-        }
-    }
-
-    fn pass_failpoints(&self) {
-        if self.intent {
-            failpoint::pass("after-intent");
-        }
-        if self.resend {
-            failpoint::pass("after-resend");
-        }
-        if self.outcome {
-            failpoint::pass("after-outcome-commit");
-        }
     }
 }
 

@@ -55,6 +55,7 @@ fn rejections() -> Vec<Rejection> {
         Rejection::StaleToken {
             presented: token("107"),
             current: Some(token("9007199254740993")),
+            epoch: None,
         },
         Rejection::TokenUnknown {
             presented: token("3:1"),
@@ -302,6 +303,7 @@ fn tokens_are_text_to_the_last_digit() {
     let stale = Rejection::StaleToken {
         presented: token("107"),
         current: Some(token("9007199254740993")),
+        epoch: None,
     };
     let document = read(&refused(&stale, About::default()));
     assert_eq!(document["presented"], "107");

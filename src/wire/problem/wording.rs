@@ -8,10 +8,11 @@
 use serde_json::{Value, json};
 
 use super::Fault;
-use crate::protocol::ids::OperationKey;
+use crate::protocol::ids::{FencingToken, OperationKey, ResourceKey};
 use crate::protocol::outcome::{Provenance, Verdict};
 use crate::protocol::rejection::{Expired, Rejection, UnknownToken};
 use crate::wire::reply::{location, rfc3339, word};
+use crate::wire::shell::shell_word;
 
 /// The variable part of a problem.
 pub(super) struct Wording {
@@ -20,9 +21,10 @@ pub(super) struct Wording {
 }
 
 impl Wording {
-    pub(super) fn of_rejection(rejection: &Rejection) -> Self {
+    /// `resource`: the caller's, where it is known.
+    pub(super) fn of_rejection(rejection: &Rejection, resource: Option<&ResourceKey>) -> Self {
         Self {
-            detail: sentence(rejection),
+            detail: sentence(rejection, resource),
             members: members(rejection),
         }
     }
@@ -95,7 +97,7 @@ impl Wording {
     }
 }
 
-fn sentence(rejection: &Rejection) -> String {
+fn sentence(rejection: &Rejection, resource: Option<&ResourceKey>) -> String {
     let fixed = match rejection {
         Rejection::TokenRequired => {
             "This effect is fenced: send the fencing token of your lease with it. Nothing was sent."
@@ -104,11 +106,18 @@ fn sentence(rejection: &Rejection) -> String {
             "A fencing token is a decimal number below 2^63, or epoch:generation, in exactly one \
              field; a sequence is such a number. Nothing was sent."
         }
-        Rejection::StaleToken { .. } => {
-            "A newer owner has acted on this resource, or its token epoch has passed. Stop working \
-             on it; acquire the lease again before anything else. Nothing was sent."
+        Rejection::StaleToken {
+            presented,
+            epoch: Some(epoch),
+            ..
+        } => return of_earlier_epoch(*presented, *epoch),
+        Rejection::StaleToken { epoch: None, .. } => {
+            "A newer owner has acted on this resource, or whoever held it was cut off. Stop working on it; \
+             acquire the lease again before anything else. Nothing was sent."
         }
-        Rejection::TokenUnknown { why, .. } => return unknown_token(*why),
+        Rejection::TokenUnknown { presented, why } => {
+            return unknown_token(*presented, *why, resource);
+        }
         Rejection::TokenHeldByAnother { .. } => {
             "Two acquisitions present this token. Only the one that was named with it first may use \
              it; acquire the lease again. Nothing was sent."
@@ -170,9 +179,14 @@ fn predecessor(waiting_may_help: bool) -> &'static str {
 
 fn members(rejection: &Rejection) -> Vec<(&'static str, Value)> {
     match rejection {
-        Rejection::StaleToken { presented, current } => texts([
+        Rejection::StaleToken {
+            presented,
+            current,
+            epoch,
+        } => texts([
             ("presented", Some(presented as &dyn ToString)),
             ("current", current.as_ref().map(|token| token as _)),
+            ("epoch", epoch.as_ref().map(|epoch| epoch as _)),
         ]),
         Rejection::TokenUnknown { presented, .. } => texts([("presented", Some(presented as _))]),
         Rejection::TokenHeldByAnother {
@@ -254,17 +268,38 @@ fn way(verdict: Verdict) -> &'static str {
     }
 }
 
-fn unknown_token(why: UnknownToken) -> String {
+fn of_earlier_epoch(presented: FencingToken, epoch: u64) -> String {
+    format!(
+        "The token {presented} is of epoch {}, and epoch {epoch} is in force: every token of an earlier one is stale, \
+         on every resource. Stop working on it; acquire the lease again before anything else. Nothing was sent.",
+        presented.epoch()
+    )
+}
+
+/// With what an operator types if it is genuine after all: whoever presented it tells him.
+fn unknown_token(
+    presented: FencingToken,
+    why: UnknownToken,
+    resource: Option<&ResourceKey>,
+) -> String {
     let reason = match why {
         UnknownToken::LaterEpoch => "is of an epoch that has not started",
         UnknownToken::NeverIssued => "is above everything that its source has issued",
         UnknownToken::TooFarAhead => "is too far above the highest one seen",
         UnknownToken::OtherSource => "is of another source than the resource's",
     };
-    format!(
-        "The token {reason}. If it is genuine, an operator can let it in (`fencepost resources \
-         accept`). Nothing was sent."
-    )
+    let name = resource.map_or_else(|| "NAME".to_owned(), |key| shell_word(key.name.as_str()));
+    let way = match why {
+        UnknownToken::TooFarAhead | UnknownToken::NeverIssued => format!(
+            "an operator can let it in (`fencepost resources accept {name} {presented} --reason '…'`)"
+        ),
+        UnknownToken::LaterEpoch | UnknownToken::OtherSource => {
+            "an operator can start a new epoch, which cuts off every token of before (`fencepost epoch advance \
+             --reason '…'`)"
+                .to_owned()
+        }
+    };
+    format!("The token {reason}. If it is genuine, {way}. Nothing was sent.")
 }
 
 fn reference(key: &OperationKey) -> Value {

@@ -77,3 +77,53 @@ fn a_database_is_not_ours_to_copy() {
         complaint(&refused)
     );
 }
+
+/// From its answer on: also a sidecar that was not asked, and has heard nothing.
+#[test]
+fn an_epoch_is_that_of_every_sidecar() {
+    let upstream = Upstream::start(Keys::Honoured);
+    let database = shared().database();
+    let url = database.url();
+    let sidecar = || Proxy::start(Setup::payments(upstream.address()).sharing(&url, ""));
+    let (one, other) = (sidecar(), sidecar());
+    for (proxy, token) in [(&one, "107"), (&other, "108")] {
+        assert_eq!(publish(proxy, token).send().status, 201);
+    }
+    let advance = ["epoch", "advance", "--reason", "etcd was restored"];
+    let told = one.command(&advance);
+    assert!(
+        out(&told).contains("epoch 1 is in force"),
+        "{}",
+        complaint(&told)
+    );
+    for proxy in [&other, &one] {
+        let late = publish(proxy, "109").send();
+        assert_eq!(late.status, 412, "{}", late.text());
+        assert!(
+            late.text().contains("of epoch 0, and epoch 1 is in force"),
+            "{}",
+            late.text()
+        );
+    }
+    assert_eq!(publish(&other, "1:1").send().status, 201);
+    // And straight in the register, beside them.
+    let config = one.config();
+    let place = ["--register", &url, "--config", config.to_str().unwrap()];
+    let told = Proxy::command_alone(&[&advance[..], &place].concat());
+    assert!(
+        out(&told).contains("epoch 2 is in force"),
+        "{}",
+        complaint(&told)
+    );
+    for proxy in [&other, &one] {
+        assert_eq!(publish(proxy, "1:2").send().status, 412);
+        assert_eq!(proxy.read("/v1/status")["counted"]["epoch"], 2);
+    }
+    let doctor = other.command(&["doctor"]);
+    assert!(
+        out(&doctor).contains("epoch 1 begins, as carol says: etcd was restored"),
+        "{}",
+        out(&doctor)
+    );
+    assert_eq!(publish(&one, "2:1").send().status, 201);
+}

@@ -7,6 +7,7 @@
 //! What lives elsewhere: the demo tells some of these to a newcomer (`cli::demo`); what happens when
 //! the proxy itself dies is in `crash`.
 
+mod amending;
 mod answers;
 mod asking;
 mod bytes;

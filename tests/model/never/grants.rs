@@ -30,7 +30,7 @@ pub fn admitted(scenario: &Scenario, before: &World, after: &World, call: &Call)
     })?;
     // Where tokens are observed nothing is refused for one.
     if !call.is_observed() {
-        token_is_good(scenario, before, after, call, attempt)?;
+        token_is_good(before, after, call, attempt)?;
         generation_is_free(before, call, attempt)?;
         nothing_older_is_unsettled(before, call, attempt)?;
         let current = |fence: FencePolicy| fence.require == Ownership::Current;
@@ -110,21 +110,16 @@ fn intended(after: &World, attempt: &Try) -> Judged {
     })
 }
 
-fn token_is_good(
-    scenario: &Scenario,
-    before: &World,
-    after: &World,
-    call: &Call,
-    attempt: &Try,
-) -> Judged {
+fn token_is_good(before: &World, after: &World, call: &Call, attempt: &Try) -> Judged {
     let name = attempt.name;
     let Some(Some(token)) = call.token else {
         return Ok(());
     };
-    never(token.epoch() < scenario.epoch, || {
+    never(token.epoch() < before.epoch, || {
         format!("{name} was admitted with token {token} of an epoch that is over")
     })?;
-    never(call.wild, || {
+    let is_void = before.seen.void_from.is_some_and(|from| token >= from);
+    never(call.wild || is_void, || {
         format!("{name} was admitted with token {token}, which nobody can place")
     })?;
     let below = after.seen.mark.is_some_and(|mark| token < mark);

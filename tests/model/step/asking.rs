@@ -130,12 +130,13 @@ impl Step<'_> {
     /// The witness sees which token was presented. One that the witness knows to be void does not
     /// count.
     fn see_token(&mut self, asked: &Call) {
-        let epoch = self.scenario().epoch;
+        let epoch = self.world.epoch;
         let Some(Some(token)) = asked.token else {
             return;
         };
         let seen = &mut self.world.seen;
-        if asked.wild || token.epoch() < epoch {
+        let is_void = seen.void_from.is_some_and(|from| token >= from);
+        if asked.wild || is_void || token.epoch() != epoch {
             return;
         }
         if seen.mark.is_none_or(|mark| token > mark) {

@@ -1,8 +1,7 @@
 //! Proxies die, the reconciler settles, people speak.
 
 use fencepost::protocol::command::{
-    Attended, Command, Park, Reply, Resend, ResendReply, Resolution, Resolve, Resolved, Steer,
-    Steered, Steering,
+    Attended, Command, Park, Reply, Resend, ResendReply, Resolution, Resolve, Resolved,
 };
 use fencepost::protocol::operation::State;
 use fencepost::protocol::plan::{self, Step as Planned};
@@ -11,9 +10,7 @@ use fencepost::protocol::steps::StepIndex;
 use fencepost::protocol::time::Millis;
 
 use super::super::never::{self, Violation};
-use super::super::register::{
-    admissions, answer, apply, attempt_id, fence_of, lease, living, moment,
-};
+use super::super::register::{answer, apply, attempt_id, fence_of, lease, living, moment};
 use super::super::scenario::TICK_MS;
 use super::super::world::{CallerState, Packet, Proof, Repeat, Shown, Task};
 use super::asking::Beginner;
@@ -369,39 +366,5 @@ impl Step<'_> {
         debug_assert!(!matches!(state, State::Intended));
         let judged = never::verdict(self.scenario(), self.before, name);
         self.judge(judged)
-    }
-
-    pub(super) fn steer(&mut self, how: Steering) -> Happened {
-        let steps = self.steps;
-        let steer = Steer {
-            resource: steps.names.resource(0),
-            how,
-            operator: "operator".to_owned(),
-            reason: "stop".to_owned(),
-            at: moment(steps.scenario, 0, self.before.now),
-        };
-        let command = Command::Steer(steer);
-        let reply = apply(&mut self.world, steps.scenario, &steps.names, 0, &command);
-        let Reply::Steered(Steered::Done { .. }) = reply else {
-            return Ok(false);
-        };
-        let world = &mut self.world;
-        match how {
-            Steering::Cancel => world.left.cancels -= 1,
-            Steering::Advance => world.left.advances -= 1,
-            Steering::Reopen => world.left.reopens -= 1,
-        }
-        world.seen.cancelled = match how {
-            Steering::Cancel => true,
-            Steering::Reopen => false,
-            Steering::Advance => world.seen.cancelled,
-        };
-        if how != Steering::Reopen {
-            world.seen.owner = None;
-            world.seen.closed = world.seen.mark;
-            world.seen.cut_off = admissions(world.fences[0].as_ref());
-        }
-        self.say(|| format!("a person steers the resource: {how:?}"));
-        Ok(true)
     }
 }

@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::clock::Manual;
+use crate::protocol::ids::{AcquisitionId, FencingToken, TokenSource};
+use crate::protocol::lease::{LeaseReply, Leasing, OWN_SOURCE, Wish};
+use crate::protocol::rejection::Rejection;
+use crate::store::NewEpoch;
 
 const FILES: [&str; 3] = ["register.db", "register.db-wal", "register.db-shm"];
 
@@ -311,4 +315,164 @@ async fn mending_a_copy_leaves_it_a_copy_and_the_original_itself() {
             }
         }
     }
+}
+
+fn leasing(resource: &str, wish: Wish) -> Command {
+    Command::Lease(Leasing {
+        resource: c::resource_key(resource),
+        wish,
+        seen: None,
+        at: c::at(0),
+    })
+}
+
+fn acquire(acquisition: &str) -> Wish {
+    Wish::Acquire {
+        acquisition: AcquisitionId::new(acquisition),
+        holder: "worker".to_owned(),
+        ttl: Millis(3_600_000),
+    }
+}
+
+async fn leased(opening: &Opening, resource: &str, wish: Wish) -> LeaseReply {
+    match opening.backend.apply(leasing(resource, wish)).await {
+        Ok(Reply::Leased(reply)) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn token_of(reply: LeaseReply) -> FencingToken {
+    match reply {
+        LeaseReply::Granted(lease) => lease.token,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Contract §7 and §8: what was issued in the lost span is forgotten, and never issued again; whoever holds a lease of
+/// before, be it in the backup or not, holds nothing.
+#[tokio::test]
+async fn tokens_and_leases_of_before_a_restore_stay_fenced() {
+    let (dir, backup) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let opening = opened(&dir).await;
+    let kept = token_of(leased(&opening, "kept", acquire("k")).await);
+    opening.close().await;
+    copy(dir.path(), backup.path(), &FILES);
+    let opening = opened(&dir).await;
+    let mut lost = kept;
+    for name in ["a", "b", "c"] {
+        lost = token_of(leased(&opening, "lost", acquire(name)).await);
+        if name != "c" {
+            let acquisition = AcquisitionId::new(name);
+            let released = leased(&opening, "lost", Wish::Release { acquisition }).await;
+            assert_eq!(released, LeaseReply::Released);
+        }
+    }
+    opening.close().await;
+    for name in &FILES[1..] {
+        let _ = fs::remove_file(dir.path().join(name));
+    }
+    copy(backup.path(), dir.path(), &FILES);
+    assert!(matches!(doubted(dir.path()).await, Doubt::Behind { .. }));
+    let accepted = Options {
+        restored: Restored::Accept { quiet: Millis(0) },
+        ..options(dir.path())
+    };
+    let opening = opened_with(accepted, owner(INSTANCE)).await.unwrap();
+    for (resource, name, before) in [("kept", "k", kept), ("lost", "c", lost)] {
+        let acquisition = AcquisitionId::new(name);
+        let renewed = leased(&opening, resource, Wish::Renew { acquisition }).await;
+        assert_eq!(renewed, LeaseReply::Lost, "{resource}");
+        let mut late = c::fenced(resource, resource, &before.to_string(), INSTANCE);
+        if let Some(shown) = &mut late.presented {
+            shown.source = TokenSource::new(OWN_SOURCE);
+            shown.acquisition = Some(AcquisitionId::new(name));
+        }
+        let ruling = opening.admit(late.clone()).await.unwrap();
+        let ruling = ruling.admission.ruling;
+        let stale = matches!(ruling, Ruling::Refused(Rejection::StaleToken { .. }));
+        assert!(stale, "{resource}: {ruling:?}");
+        // Nobody waits for the end of a lease that is none.
+        let next = token_of(leased(&opening, resource, acquire("next")).await);
+        assert!(next > before && next.epoch() == 1, "{next}");
+        let ruling = opening.admit(c::again(&late)).await.unwrap();
+        let ruling = ruling.admission.ruling;
+        let stale = matches!(ruling, Ruling::Refused(Rejection::StaleToken { .. }));
+        assert!(stale, "{resource}: {ruling:?}");
+    }
+}
+
+/// An operator's epoch is known to the witness: a backup of before it is noticed by that alone.
+#[tokio::test]
+async fn a_new_epoch_is_told_to_the_witness_at_once() {
+    let dir = TempDir::new().unwrap();
+    let opening = opened(&dir).await;
+    let new = NewEpoch {
+        operator: "alice".to_owned(),
+        reason: "the token server went back".to_owned(),
+        at: c::at(0),
+    };
+    assert_eq!(opening.backend.begin_epoch(&new).await.unwrap(), 1);
+    let told = fs::read_to_string(dir.path().join("witness")).unwrap();
+    assert!(told.contains("epoch 1\n"), "{told}");
+    let about = opening.backend.about().await.unwrap();
+    assert_eq!(
+        about.history[0].text,
+        "epoch 1 begins, as alice says: the token server went back"
+    );
+    crash(opening).await;
+    let opening = opened(&dir).await;
+    assert_eq!(opening.backend.summary().await.unwrap().epoch, 1);
+    opening.close().await;
+}
+
+/// A commit that failed begins nothing.
+#[tokio::test]
+async fn an_epoch_that_was_not_committed_is_not_in_force() {
+    let dir = TempDir::new().unwrap();
+    let opening = opened(&dir).await;
+    let new = NewEpoch {
+        operator: "alice".to_owned(),
+        reason: "in vain".to_owned(),
+        at: c::at(0),
+    };
+    opening.backend.sabotage.arm(CommitFault::Lost);
+    opening.backend.begin_epoch(&new).await.unwrap_err();
+    opening.close().await;
+    let opening = opened(&dir).await;
+    assert_eq!(opening.backend.summary().await.unwrap().epoch, 0);
+}
+
+/// Both numbers, for whoever has to decide.
+#[tokio::test]
+async fn whoever_looks_at_a_doubted_register_is_told_what_speaks_against_it() {
+    let (dir, backup) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    opened(&dir).await.close().await;
+    copy(dir.path(), backup.path(), &FILES);
+    let opening = opened(&dir).await;
+    opening.complete("lost").await;
+    let about = opening.backend.about().await.unwrap();
+    assert_eq!(about.differences, Vec::<String>::new());
+    opening.close().await;
+    for name in &FILES[1..] {
+        let _ = fs::remove_file(dir.path().join(name));
+    }
+    copy(backup.path(), dir.path(), &FILES);
+    let Doubt::Behind { register, witness } = doubted(dir.path()).await else {
+        panic!("not behind");
+    };
+    let looking = Options {
+        restored: Restored::Overlook,
+        create: false,
+        ..options(dir.path())
+    };
+    let opening = opened_with(looking, owner(INSTANCE)).await.unwrap();
+    let about = opening.backend.about().await.unwrap();
+    opening.close().await;
+    assert!(about.differences[0].contains(&format!("stands at {register}")));
+    assert!(about.differences[0].contains(&format!("saw it at {witness}")));
+    let facts = [
+        ("stands at", format!("position {register}, epoch 0")),
+        ("witness saw", format!("position {witness}, epoch 0")),
+    ];
+    assert_eq!(about.facts[1..], facts);
 }
