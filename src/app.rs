@@ -11,6 +11,7 @@
 
 pub mod direct;
 mod gateways;
+mod holding;
 mod listeners;
 pub mod moving;
 mod register;
@@ -41,6 +42,7 @@ use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::Turnstile;
 use crate::dispatch::waiters::{Ended, Waiters};
+use crate::lease::held::CannotHold;
 use crate::lease::own::Own;
 use crate::observe;
 use crate::observe::counts::Counts;
@@ -59,6 +61,8 @@ use crate::upstream::EndpointError;
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 
+use holding::Holding;
+pub use holding::LEASE_LOST;
 use listeners::Listeners;
 use register::Keeper;
 use reload::Reloader;
@@ -133,6 +137,12 @@ pub enum AppError {
     /// The operators' listener cannot be bound.
     #[error("the operators' listener cannot be opened")]
     Admin(#[source] BindError),
+    /// A lease on behalf of the worker cannot be held.
+    #[error("the lease `{0}` cannot be held")]
+    Lease(String, #[source] CannotHold),
+    /// One was lost whose loss ends the process.
+    #[error("the lease `{0}` is lost, and the config says to end with it (`on_loss: exit`)")]
+    LeaseLost(String),
     /// The register did not close cleanly.
     #[error("the register did not close cleanly")]
     Close(#[source] StoreError),
@@ -182,6 +192,7 @@ pub struct Instance {
     /// And where it is kept; `None`: it is not.
     report: (Counts, Option<PathBuf>),
     reloader: Reloader,
+    holding: Holding,
     listeners: Listeners,
     routers: Vec<(TcpListener, axum::Router)>,
 }
@@ -219,7 +230,9 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
             arrivals: crate::dispatch::arrivals::Arrivals::default(),
+            leases: Own::new(register.clone(), clock.clone()),
         };
+        let holding = Holding::open(&config, &dispatcher.leases, &clock).await?;
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
@@ -235,7 +248,7 @@ impl Instance {
             bodies,
             observer.clone(),
         );
-        let doors = Doors::default();
+        let doors = Doors::new(holding.claims());
         let listeners = Listeners::of(&config, &doors).await?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
         let reloader = Reloader::new(reload::Inner {
@@ -261,6 +274,7 @@ impl Instance {
             judge,
             report: (observer.counts().clone(), state),
             reloader,
+            holding,
             listeners,
             routers,
         })
@@ -290,6 +304,7 @@ impl Instance {
             });
         }
         self.reconciler.start();
+        let mut holders = self.holding.begin(&in_force.dispatcher.clock);
         // Until the end: what is recorded while draining goes to the witness too.
         let (keeper, metrics) = (self.keeper, self.metrics);
         let mut keeping = JoinSet::new();
@@ -306,17 +321,21 @@ impl Instance {
         let first_look = reloader.clone();
         self.supervisor
             .background(async move { first_look.warn_of_changes().await });
-        tokio::select! {
-            () = stop => {}
-            () = reloader.watch() => {}
-        }
+        let lost = tokio::select! {
+            () = stop => None,
+            () = reloader.watch() => None,
+            lost = holders.lost() => Some(lost),
+        };
+        let drain = lost
+            .as_ref()
+            .map_or(in_force.drain(), |lost| lost.left().min(in_force.drain()));
         tracing::info!(
             under_way = self.supervisor.under_way(),
             "draining: no new effect is admitted"
         );
         self.supervisor.begin_drain();
         tokio::select! {
-            drained = self.supervisor.drained(in_force.drain()) => {
+            drained = self.supervisor.drained(drain) => {
                 if !drained {
                     tracing::warn!(
                         under_way = self.supervisor.under_way(),
@@ -336,10 +355,16 @@ impl Instance {
         if let Some(directory) = &state {
             observe::file::keep_last(&counts, directory);
         }
+        holders.end(self.supervisor.under_way() == 0).await;
         if self.supervisor.under_way() > 0 {
             self.register.read().outlived_by_attempts();
         }
-        self.register.read().close().await.map_err(AppError::Close)
+        self.register
+            .read()
+            .close()
+            .await
+            .map_err(AppError::Close)?;
+        lost.map_or(Ok(()), |lost| Err(AppError::LeaseLost(lost.name)))
     }
 }
 
@@ -406,8 +431,9 @@ async fn bind_routers(
     }
     if let Some(address) = config.worker {
         let socket = bind("workers".to_owned(), address).await?;
-        let leases = Own::new(api.register.clone(), api.clock.clone());
-        routers.push((socket, worker::router(api.clone(), leases)));
+        let leases = dispatcher.leases.clone();
+        let claims = parts.doors.claims().clone();
+        routers.push((socket, worker::router(api.clone(), leases, claims)));
     }
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;

@@ -187,7 +187,10 @@ impl OwnedView {
     }
 }
 
-fn named(api: &Api, path: Result<Path<String>, PathRejection>) -> Result<ResourceKey, Response> {
+pub(super) fn named(
+    api: &Api,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<ResourceKey, Response> {
     let name = parts(path).map_err(IntoResponse::into_response)?;
     Ok(key_of(api, &name))
 }

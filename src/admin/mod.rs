@@ -14,6 +14,7 @@ pub mod comparison;
 pub mod health;
 pub mod in_force;
 mod leases;
+mod on_behalf;
 mod operations;
 pub mod problem;
 pub mod reload;

@@ -16,10 +16,12 @@ use axum::{Json, Router};
 use super::access;
 use super::api::{Api, asked, no_such_method, no_such_path, parts};
 use super::leases;
+use super::on_behalf;
 use super::operations::{self, Which};
 use super::problem::Problem;
 use super::resources;
 use super::views::OperationView;
+use crate::lease::claim::Claims;
 use crate::lease::own::Own;
 
 /// Longest body of a request, in bytes.
@@ -30,6 +32,7 @@ const BODY_LIMIT: usize = 64 << 10;
 pub(super) struct Workers {
     pub(super) api: Api,
     pub(super) leases: Own,
+    pub(super) claims: Claims,
 }
 
 impl FromRef<Workers> for Api {
@@ -39,13 +42,17 @@ impl FromRef<Workers> for Api {
 }
 
 /// The routes of the workers' listener.
-pub fn router(api: Api, own: Own) -> Router {
+pub fn router(api: Api, own: Own, claims: Claims) -> Router {
     let v1 = Router::new()
         .route("/leases/acquire", post(leases::acquire_all))
         .route("/leases/{resource}", get(leases::show))
         .route("/leases/{resource}/acquire", post(leases::acquire))
         .route("/leases/{resource}/renew", post(leases::renew))
         .route("/leases/{resource}/release", post(leases::release))
+        .route(
+            "/leases/{resource}/acknowledge",
+            post(on_behalf::acknowledge),
+        )
         .route("/operations/{upstream}/{id}", get(operation))
         .route("/resources/{name}", get(resources::show));
     Router::new()
@@ -54,7 +61,11 @@ pub fn router(api: Api, own: Own) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn(from_here))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .with_state(Workers { api, leases: own })
+        .with_state(Workers {
+            api,
+            leases: own,
+            claims,
+        })
 }
 
 /// `GET /v1/operations/{upstream}/{id}`: while it is not settled, when to ask again.

@@ -22,6 +22,7 @@ use super::supervisor::Supervisor;
 use super::turnstile::Held;
 use super::waiters::{Ended, Ticket, Waiters};
 use crate::clock::{self, Clock};
+use crate::lease::own::Own;
 use crate::protocol::command::{Admission, Admit, Grant, Turn};
 use crate::protocol::ids::{AttemptId, OperationKey};
 use crate::protocol::operation::{Effect, State};
@@ -52,6 +53,8 @@ pub struct Dispatcher {
     pub attempts: Arc<AtomicU64>,
     /// What came in.
     pub arrivals: Arrivals,
+    /// Leases that were acquired or renewed through this process.
+    pub leases: Own,
 }
 
 /// Tells whoever wants to know that a request has an operation that goes on without it. Clones share it.

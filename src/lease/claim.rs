@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, TokenSource};
-use crate::protocol::time::{BootInstant, Millis};
+use crate::protocol::time::BootInstant;
 
 /// What a sidecar may say of a resource on behalf of its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,13 +69,6 @@ pub struct InForce {
     changes: watch::Receiver<u64>,
 }
 
-impl Ownership {
-    /// How long it lasts from then on.
-    pub fn left(&self, now: BootInstant) -> Millis {
-        self.until.since(now)
-    }
-}
-
 impl Default for Changes {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(0)))
@@ -121,13 +114,17 @@ impl Claims {
         held.map(|entry| (&entry.resource, &entry.source, self.now(entry)))
     }
 
-    /// For how long a resource is still owned under that very acquisition; `None`: it is not.
-    pub fn left(&self, resource: &ResourceName, acquisition: &AcquisitionId) -> Option<Millis> {
+    /// Until when a resource is owned under that very acquisition; `None`: it is not, or no more.
+    pub fn until(
+        &self,
+        resource: &ResourceName,
+        acquisition: &AcquisitionId,
+    ) -> Option<BootInstant> {
         let entry = self.entry(resource)?;
         let now = self.0.clock.as_ref()?.boottime();
         match &*entry.claim.borrow() {
             Claim::Owned(owned) if owned.acquisition == *acquisition => {
-                Some(owned.left(now)).filter(|left| *left > Millis::default())
+                Some(owned.until).filter(|until| *until > now)
             }
             Claim::Owned(_) | Claim::NotYet(_) | Claim::Lost(_) => None,
         }
@@ -144,6 +141,20 @@ impl Claims {
         });
         InForce {
             acquisitions: owned.collect(),
+            changes,
+        }
+    }
+
+    /// Nothing, as of before anything was owned: where anything can be, that has changed since.
+    pub fn nothing_in_force(&self) -> InForce {
+        let mut changes = self.0.changes.0.subscribe();
+        if self.0.held.is_empty() {
+            changes.mark_unchanged();
+        } else {
+            changes.mark_changed();
+        }
+        InForce {
+            acquisitions: Arc::default(),
             changes,
         }
     }

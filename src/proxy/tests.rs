@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use tokio::sync::Semaphore;
 
+use super::bound::Stamped;
 use super::pipeline::Effect;
 use super::told::{Teller, Told};
 use crate::clock::Clock;
@@ -39,6 +40,7 @@ use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Original, Scope};
 use crate::wire::reply::Reply;
+use crate::wire::stamp::Stamps;
 
 mod callers;
 mod classes;
@@ -259,9 +261,11 @@ impl Bench {
         }
         let (config, _) = config::parse(&text, "test.yaml").unwrap();
         let gateways: Vec<_> = config.upstreams.iter().map(gateway).collect();
+        let clock = Clock::system().unwrap();
         let dispatcher = Dispatcher {
+            leases: crate::lease::own::Own::new(register.clone(), clock.clone()),
             register,
-            clock: Clock::system().unwrap(),
+            clock,
             waiters: Waiters::default(),
             supervisor: Supervisor::default(),
             metrics: Metrics::new(),
@@ -328,6 +332,7 @@ impl Bench {
             body: body.into(),
             caller: &Caller::default(),
             first_attempt: self.dispatcher.next_attempt(),
+            stamps: &Stamps::default(),
         };
         let identified = identify::identify(scope, effect).unwrap();
         let body = body.into();
@@ -370,6 +375,7 @@ impl Bench {
                 uncertain_status: StatusCode::GATEWAY_TIMEOUT,
             },
             identified,
+            stamped: Stamped::default(),
             original,
             fingerprints: FingerprintKey::new(&[7; 32]),
             names: names.clone(),

@@ -41,6 +41,8 @@ pub mod route;
 mod selected;
 pub mod shaped;
 pub mod signed;
+pub mod stamp;
+mod unidentified;
 
 #[cfg(test)]
 mod fixtures;

@@ -14,11 +14,14 @@ use serde_json::Value;
 use super::caller;
 use super::masked::{self, HIDDEN};
 use super::policy;
+use super::stamped;
 use super::views::{
     Composed, Considered, Explanation, Fingerprint, Named, Operation, Outcome, Token, UpstreamKey,
 };
 use crate::config::{CertificateName, Config, Fence, Means, PrincipalPart, Protect, Upstream};
-use crate::expression::{Member, Missing, PathParams, RequestFacts, RequestPath, Template};
+use crate::expression::{
+    Member, Missing, PathParams, RequestFacts, RequestPath, Template, WhyMissing,
+};
 use crate::protocol::command::TokenField;
 use crate::protocol::ids::{AttemptId, FencingToken, InstanceId, Principal, Round};
 use crate::protocol::operation::IdentityOrigin;
@@ -124,8 +127,18 @@ impl Explanation {
         };
         let token = protect.fence.as_ref().map(|fence| fence.token.read(&facts));
         let readable = token.as_ref().and_then(|it| it.as_ref().ok());
+        // One that is there is judged as it is.
+        let stamped = match &token {
+            Some(Err(missing)) if missing.why == WhyMissing::Absent => {
+                stamped::lease(config, protect, &facts)
+            }
+            Some(Ok(_) | Err(_)) | None => None,
+        };
         let facts = RequestFacts {
-            token: readable.and_then(|text| FencingToken::parse(text)),
+            token: match stamped {
+                Some(_) => stamped::stand_in(),
+                None => readable.and_then(|text| FencingToken::parse(text)),
+            },
             ..facts
         };
         self.path = captured(upstream, self.effect.as_deref(), params);
@@ -134,6 +147,7 @@ impl Explanation {
         self.token = protect.fence.as_ref().map(|fence| Token {
             from: fence.token.to_string(),
             value: readable.map(|text| text.clone().into_owned()),
+            stamped: stamped.map(|lease| lease.name.clone()),
             readable: facts.token.is_some(),
             mode: protect
                 .policy
@@ -165,6 +179,7 @@ impl Explanation {
             body: body.clone(),
             caller,
             first_attempt: NOBODY,
+            stamps: &stamped::stamps(config),
         };
         match identify(scope, effect) {
             Err(why) => self.outcome = refused(&why.reply()),

@@ -35,9 +35,11 @@ struct Looking {
 
 impl Looking {
     fn on(register: Register) -> Self {
+        let clock = Clock::system().unwrap();
         let dispatcher = Dispatcher {
+            leases: crate::lease::own::Own::new(register.clone(), clock.clone()),
             register,
-            clock: Clock::system().unwrap(),
+            clock,
             waiters: Waiters::default(),
             supervisor: Supervisor::default(),
             metrics: Metrics::new(),

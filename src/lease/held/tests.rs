@@ -378,14 +378,12 @@ async fn a_source_that_is_silent_ends_it_by_the_own_clock() {
     bench.source.is().fates.extend(silence);
     bench.pass(Millis(TTL.0 - 1)).await;
     assert_eq!(bench.generation().as_deref(), Some("1"));
-    assert_eq!(
-        bench.claims.left(&resource(), &owned.acquisition),
-        Some(Millis(1))
-    );
+    let until = bench.claims.until(&resource(), &owned.acquisition);
+    assert_eq!(until, Some(owned.until));
     // Nobody runs: it is over all the same.
     bench.clock.pass(Millis(1));
     assert!(bench.is_lost());
-    assert_eq!(bench.claims.left(&resource(), &owned.acquisition), None);
+    assert_eq!(bench.claims.until(&resource(), &owned.acquisition), None);
     bench.source.is().fates.clear();
     bench.pass(TTL).await;
     assert!(bench.is_lost(), "{:?}", bench.claim());

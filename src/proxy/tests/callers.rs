@@ -10,6 +10,7 @@ use super::super::joining::{Asked, Join, Joined};
 use super::commits::{Counting, bench, lost, of_records, stored};
 use super::*;
 use crate::dispatch::live::Live;
+use crate::lease::claim::Claims;
 use crate::protocol::operation::State;
 use crate::proxy::doors::{Behind, Face, InForce};
 use crate::proxy::front::{Front, Shared};
@@ -215,7 +216,7 @@ async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
         tls: None,
     };
     let in_force = Live::new(Arc::new(InForce::first(behind, &closing)));
-    let serving = listener::serve(socket, in_force, closing);
+    let serving = listener::serve(socket, in_force, Claims::default(), closing);
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     tokio::spawn(serving);
     address

@@ -77,6 +77,15 @@ impl Wording {
                  Send the same request again."
                     .to_owned()
             }
+            Fault::LeaseHeld { why } => format!(
+                "This sidecar holds the lease of this resource on behalf of its worker, and does not have it: {why}. \
+                 Nothing was sent."
+            ),
+            Fault::LeaseLost { why } => format!(
+                "This sidecar held the lease of this resource on behalf of its worker, and this request is not of its \
+                 time: {why}. Work that was begun before is void: restart the worker, or let it begin anew \
+                 (`POST /v1/leases/{{resource}}/acknowledge`) on new connections. Nothing was sent."
+            ),
             Fault::OperationInFlight => {
                 "It was sent and not answered yet. Send the same request again to get its answer; it \
                  will not be sent twice."
