@@ -414,6 +414,7 @@ fn admission(wanted: &Wanted<'_>) -> Admit {
         },
         at: wanted.at,
         reserved: true,
+        lease: crate::protocol::lease::LeaseFacts::unknown(),
     }
 }
 

@@ -25,9 +25,10 @@ use crate::clock::{self, Clock};
 use crate::lease::own::Own;
 use crate::protocol::command::{Admission, Admit, Grant, Turn};
 use crate::protocol::ids::{AttemptId, OperationKey};
+use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{Effect, State};
 use crate::protocol::outcome::{Evidence, Unsent};
-use crate::protocol::policy::LISTEN;
+use crate::protocol::policy::{LISTEN, Ownership};
 use crate::protocol::view::Record as Found;
 use crate::store::permit::{Permit, Receipt};
 use crate::store::{self, Admitted, Register, StoreError};
@@ -138,12 +139,13 @@ impl Dispatcher {
     /// `None`: the task died.
     pub async fn ask(
         &self,
-        admit: Admit,
+        mut admit: Admit,
         connection: Option<Reserved>,
         load: Load,
         names: Held,
         granted: Granted,
     ) -> Option<Result<Asked, StoreError>> {
+        admit.lease = self.lease_for(&admit);
         let (tell, told) = oneshot::channel();
         // Given up with this future, when the caller hangs up.
         let (_interest, wanted) = store::interest();
@@ -166,6 +168,14 @@ impl Dispatcher {
             }
         });
         told.await.ok()
+    }
+
+    /// What is known here of who owns its resource, where that is asked for.
+    fn lease_for(&self, admit: &Admit) -> LeaseFacts {
+        let fence = admit.policy.fence.as_ref();
+        let needed = fence.is_some_and(|fence| fence.require == Ownership::Current);
+        let presented = admit.presented.as_ref().filter(|_| needed);
+        LeaseFacts::of(presented.and_then(|shown| self.leases.live(&shown.resource)))
     }
 
     /// Makes the attempt, if one was granted.

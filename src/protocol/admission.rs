@@ -15,6 +15,7 @@ use super::command::{
 use super::decide::{fence_or_unseen, line};
 use super::fence::{Fence, Standing};
 use super::ids::{FencingToken, OperationKey};
+use super::lease::LeaseFacts;
 use super::meaning::Members;
 use super::operation::{Attempt, AttemptEnd, KeyUse, Operation, Place, State};
 use super::outcome::Provenance;
@@ -22,6 +23,7 @@ use super::policy::{FencePolicy, Ownership, PerGeneration, TokenMode};
 use super::rejection::Rejection;
 use super::repeat::is_corrected_after_refusal;
 use super::settling::Settling;
+use super::time::Millis;
 use super::view::{Record, View};
 
 pub(super) fn admit(view: &View, admit: &Admit) -> Decision {
@@ -37,6 +39,7 @@ pub(super) fn admit(view: &View, admit: &Admit) -> Decision {
         view,
         admit,
         key,
+        lease: admit.lease.borne_out(view.fence.as_ref(), view.epoch),
         fence,
         fence_changed: false,
         would_refuse: None,
@@ -62,6 +65,8 @@ pub(super) struct Desk<'a> {
     pub(super) view: &'a View,
     pub(super) admit: &'a Admit,
     pub(super) key: OperationKey,
+    /// As far as the register bears it out.
+    pub(super) lease: LeaseFacts,
     pub(super) fence: Option<Fence>,
     pub(super) fence_changed: bool,
     pub(super) would_refuse: Option<Rejection>,
@@ -144,7 +149,7 @@ impl Desk<'_> {
         let Some(fence) = self.fence.as_mut() else {
             return Ok(Caller::Tokenless);
         };
-        match fence.judge(self.view.epoch, &self.view.lease, &presented, &policy) {
+        match fence.judge(self.view.epoch, &presented, &policy) {
             Standing::NoToken => Ok(Caller::Tokenless),
             Standing::Valid { token, .. } => {
                 let observed = policy.token == TokenMode::Observe;
@@ -202,12 +207,8 @@ impl Desk<'_> {
         }
     }
 
-    fn is_current(&self) -> bool {
-        self.view
-            .lease
-            .live
-            .as_ref()
-            .is_some_and(|live| live.until > self.admit.at.boottime)
+    pub(super) fn is_current(&self) -> bool {
+        self.lease.left(self.admit.at.boottime) > Millis::default()
     }
 
     fn sequence_regressed(
@@ -297,6 +298,7 @@ impl Desk<'_> {
                     attempt: Some(self.admit.attempt),
                     admitted: operation.admitted,
                     uncertain: operation.state.is_unsettled(),
+                    licenses: false,
                 })
             }
             Some(Record::Operation(_) | Record::Twin(_)) | None => None,
@@ -405,7 +407,7 @@ impl Desk<'_> {
         let current = self
             .fenced()
             .is_some_and(|(_, policy)| policy.require == Ownership::Current);
-        match &self.view.lease.live {
+        match &self.lease.live {
             Some(live) if current && !broken(Rule::DispatchWithinLease) => by.min(live.until),
             Some(_) | None => by,
         }

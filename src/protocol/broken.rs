@@ -54,6 +54,7 @@ rules! {
     TwinIsJudged: "a twin of an unsettled operation is judged at once",
     TwinIsNoted: "a refused twin stays refused",
     CurrentNeedsLiveLease: "what needs ownership is admitted under a live lease only",
+    LiveIsTheRecorded: "a lease that was lost is not live, whatever its holder's clock says",
     DispatchWithinLease: "what needs ownership leaves before the lease ends",
     CancelledAdmitsNothing: "a cancelled resource admits nothing",
     OnePerGeneration: "with `one`, a generation belongs to the first operation admitted",
@@ -86,6 +87,7 @@ rules! {
     ResendNeedsOrder: "without a fence only what commutes is resent",
     ResendKeepsOrder: "nothing is resent after a later operation that is ordered with it",
     ResendNeedsLiveLease: "what needs ownership is resent under a live lease only",
+    LaterOwnerLicenses: "what needs ownership is resent under a later lease only once its owner repeats it",
     ResendsAreCounted: "the number of resends is bounded",
     CutOffIsNotResent: "what was cut off or cancelled is never resent",
     ResendWithinLifetime: "nothing is resent after four fifths of the key's lifetime",
@@ -121,6 +123,17 @@ rules! {
     UndoneAnswerProvesNothing: "once an undo has begun, an attempt's own answer does not say that it is in force",
     WhatWasAdmittedIsCutOff: "a cancel or an advance cuts off what was admitted before",
     AdvanceClosesTheMark: "an advance closes the mark",
+    CutOffEndsTheLease: "a cancel or an advance ends the lease",
+    LeaseIsExclusive: "a lease is nobody else's before its time is over",
+    ExpiryIsByOwnSight: "a lease ends so long after it was first seen as it is, by the own clock",
+    AskedAgainIsRenewed: "a lease that is asked for again by its owner has its whole time again for everybody",
+    RenewalIsTheOwners: "a lease is renewed by its own acquisition only",
+    LateRenewalIsLoss: "a lease is not renewed after its time",
+    ReleaseIsTheOwners: "a lease is released by its own acquisition only",
+    ReleaseClosesTheMark: "a released token is stale",
+    CancelledIsLeasedToNobody: "a cancelled resource is leased to nobody",
+    TokensAreIssuedOnce: "a token is issued once",
+    IssuingRaisesTheMark: "an old owner is cut off before the new one's first request",
 }
 
 /// Is the rule broken? Only ever in a test.

@@ -15,7 +15,7 @@ use super::ids::{
     AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, OperationKey, ResourceKey,
     Round, Sequence, TokenSource,
 };
-use super::lease::{LeaseReply, Leasing};
+use super::lease::{LeaseFacts, LeaseReply, Leasing};
 use super::meaning::Meaning;
 use super::operation::{Completion, Effect, IdentityOrigin, Operation, Parked, State};
 use super::outcome::{Answer, Evidence, Provenance, StoredRequest, Verdict};
@@ -89,6 +89,8 @@ pub struct Admit {
     pub at: Moment,
     /// Is a connection reserved? Without one nothing is admitted.
     pub reserved: bool,
+    /// What this instance knows of who owns its resource.
+    pub lease: LeaseFacts,
 }
 
 /// What a request says about its resource.
@@ -145,6 +147,8 @@ pub struct Resend {
     pub overdue_after: Millis,
     /// A person asks for it; `None`: the reconciler does, by itself.
     pub attended: Option<Attended>,
+    /// What this instance knows of who owns its resource.
+    pub lease: LeaseFacts,
     /// When.
     pub at: Moment,
 }
@@ -166,6 +170,8 @@ pub struct Park {
     pub key: OperationKey,
     /// Can the stored request be sent again? One that cannot is as good as none.
     pub fit: bool,
+    /// What this instance knows of who owns its resource.
+    pub lease: LeaseFacts,
     /// When.
     pub at: Moment,
 }
@@ -359,6 +365,9 @@ pub enum Ruling {
         admitted: u32,
         /// INTENDED, or UNCERTAIN and to be settled now?
         uncertain: bool,
+        /// Its caller owns the resource now, and what it joins was admitted under a lease that is lost: that
+        /// licenses one resend.
+        licenses: bool,
     },
     /// Wait until this older operation is settled, at most that long, then ask again.
     Wait {

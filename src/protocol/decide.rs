@@ -155,8 +155,9 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
     if repeated || (live && !broken(Rule::OneAttemptAtATime)) {
         return unchanged(Reply::Resend(ResendReply::NotNow));
     }
-    let (fence, lease) = (view.fence.as_ref(), &view.lease);
-    let room = match plan::room_for(before, fence, lease, &resend.at, licence(resend)) {
+    let fence = view.fence.as_ref();
+    let lease = resend.lease.borne_out(fence, view.epoch);
+    let room = match plan::room_for(before, fence, &lease, &resend.at, licence(resend)) {
         Ok(room) => room,
         Err(obstacle) => return unchanged(Reply::Resend(ResendReply::Forbidden(obstacle))),
     };
@@ -212,7 +213,8 @@ fn send_again(view: &View, resend: &Resend) -> Decision {
 fn may_need(resend: &Resend, state: &State) -> bool {
     match state {
         State::Intended | State::Uncertain => true,
-        // It waits for a person, and here is one.
+        // It waits for a person, and here is one; or for an owner.
+        State::NeedsAttention(Parked::NotCurrent) if resend.lease.licensed => true,
         State::NeedsAttention(_) => resend.attended.is_some(),
         State::NotApplied(_) | State::Completed(_) => false,
     }
@@ -259,7 +261,8 @@ fn park(view: &View, park: &Park) -> Decision {
     let mut planned = before.clone();
     planned.request_kept &= park.fit;
     let fence = view.fence.as_ref();
-    let planned = plan::plan(&planned, fence, &view.lease, &view.living, &park.at);
+    let lease = park.lease.borne_out(fence, view.epoch);
+    let planned = plan::plan(&planned, fence, &lease, &view.living, &park.at);
     let planned = match planned {
         Step::Park(why) => Some(why),
         Step::Nothing

@@ -14,7 +14,7 @@ use super::ids::{
     AcquisitionId, AdmissionNumber, FencingToken, Incarnation, OperationKey, ResourceKey, Sequence,
     TokenSource,
 };
-use super::lease::{Lease, LeaseFacts, OWN_SOURCE};
+use super::lease::{Lease, OWN_SOURCE};
 use super::policy::{FencePolicy, Order, TokenMode};
 use super::rejection::{Rejection, UnknownToken};
 use super::time::Moment;
@@ -134,7 +134,6 @@ impl Fence {
     pub fn judge(
         &self,
         register_epoch: u64,
-        lease: &LeaseFacts,
         presented: &Presented,
         policy: &FencePolicy,
     ) -> Standing {
@@ -153,7 +152,7 @@ impl Fence {
             };
             return Standing::Stale { token, rejection };
         }
-        if let Some(why) = self.cannot_place(register_epoch, lease, token, presented, policy) {
+        if let Some(why) = self.cannot_place(register_epoch, token, presented, policy) {
             return Standing::Refused(Rejection::TokenUnknown {
                 presented: token,
                 why,
@@ -182,7 +181,6 @@ impl Fence {
     fn cannot_place(
         &self,
         register_epoch: u64,
-        lease: &LeaseFacts,
         token: FencingToken,
         presented: &Presented,
         policy: &FencePolicy,
@@ -193,11 +191,7 @@ impl Fence {
         if token.epoch() > register_epoch {
             return Some(UnknownToken::LaterEpoch);
         }
-        if lease
-            .issued
-            .is_some_and(|issued| token.generation() > issued)
-            || self.never_issued(token, presented)
-        {
+        if self.never_issued(token, presented) {
             return Some(UnknownToken::NeverIssued);
         }
         let mark = self.mark?;
@@ -221,11 +215,17 @@ impl Fence {
         presented.source.as_str() == OWN_SOURCE && self.issued.is_none_or(|issued| token > issued)
     }
 
-    /// An absent acquisition is accepted until one was named.
+    /// An absent acquisition is accepted until a request names one; a named one must be the first that was, and
+    /// the one that the register's own lease was granted under.
     fn held_by_another(&self, presented: &Presented) -> bool {
-        self.acquisition.is_some()
-            && self.acquisition != presented.acquisition
-            && !broken(Rule::OneAcquisition)
+        let leased = self.lease.as_ref();
+        let leased = leased.filter(|lease| Some(lease.token) == self.mark);
+        let is_other = match (&presented.acquisition, &self.acquisition) {
+            (None, named) => named.is_some(),
+            (Some(own), Some(named)) => own != named,
+            (Some(own), None) => leased.is_some_and(|lease| lease.acquisition != *own),
+        };
+        is_other && !broken(Rule::OneAcquisition)
     }
 
     /// Raises the mark to a valid token, or notes the acquisition first named with it. Returns

@@ -9,6 +9,7 @@
 //!
 //! What it does not do: wait, or hold leases for anybody (`lease`).
 
+use super::broken::{Rule, broken};
 use super::command::{Changes, Decision, Reply};
 use super::decide::fence_or_unseen;
 use super::fence::Fence;
@@ -19,13 +20,15 @@ use super::view::View;
 /// Who issues the tokens of leases that the register itself keeps.
 pub const OWN_SOURCE: &str = "fencepost";
 
-/// What this instance knows of the lease on a resource.
+/// What this instance knows of who owns a resource. It is no part of the register: it goes with each command, and
+/// counts only where the register holds the same acquisition still.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseFacts {
-    /// The recorded acquisition, and until when it is live by this instance's own clock.
+    /// What it acquired or renewed itself, and until when that is live by its own clock.
     pub live: Option<LiveLease>,
-    /// The highest generation that the built-in source has issued; `None` for foreign sources.
-    pub issued: Option<u64>,
+    /// Whoever owns the resource now has repeated the operation: that licenses one resend of it, though it was
+    /// admitted under another lease.
+    pub licensed: bool,
 }
 
 /// A lease that this instance itself acquired or renewed.
@@ -122,15 +125,46 @@ pub enum LeaseReply {
 }
 
 impl LeaseFacts {
-    /// Nothing is known: no built-in source, no lease of this instance.
+    /// Nothing is known: no lease of this instance.
     pub fn unknown() -> Self {
         Self::default()
+    }
+
+    /// This lease, and no licence.
+    pub fn of(live: Option<LiveLease>) -> Self {
+        Self {
+            live,
+            licensed: false,
+        }
+    }
+
+    /// As far as the register bears it out: the acquisition is the recorded one, of the epoch in force.
+    pub(super) fn borne_out(&self, fence: Option<&Fence>, epoch: u64) -> Self {
+        let recorded = fence.and_then(|fence| fence.lease_of(epoch));
+        let is_recorded = |live: &&LiveLease| {
+            broken(Rule::LiveIsTheRecorded)
+                || recorded.is_some_and(|lease| lease.acquisition == live.acquisition)
+        };
+        Self {
+            live: self.live.as_ref().filter(is_recorded).cloned(),
+            licensed: self.licensed,
+        }
+    }
+
+    /// What is left of the lease by this instance's own clock; nothing where it cannot know.
+    pub(super) fn left(&self, now: BootInstant) -> Millis {
+        let live = self.live.as_ref();
+        live.map_or(Millis::default(), |live| live.until.since(now))
     }
 }
 
 impl Lease {
     /// How much of its time is left for sure; all of it for whoever did not see it before as it is.
     pub fn left(&self, seen: Option<&Sight>, now: &Moment) -> Millis {
+        if broken(Rule::ExpiryIsByOwnSight) {
+            let age = now.wall_ms.saturating_sub(self.since.wall_ms);
+            return Millis(self.ttl.0.saturating_sub(age));
+        }
         let same =
             |seen: &&Sight| seen.acquisition == self.acquisition && seen.renewals == self.renewals;
         let passed = seen
@@ -190,15 +224,17 @@ fn acquire(
     wanted: impl FnOnce(FencingToken) -> Lease,
 ) -> LeaseReply {
     // An expired lease on a cancelled resource is no permission to restart.
-    if fence.cancelled {
+    if fence.cancelled && !broken(Rule::CancelledIsLeasedToNobody) {
         return LeaseReply::Cancelled;
     }
     if let Some(held) = fence.lease_of(epoch) {
         if held.acquisition == *acquisition {
-            return LeaseReply::Granted(held.clone());
+            // Asked again, because nobody knows whether it was granted. Whoever asks counts from now on: so must they
+            // all.
+            return again(fence, epoch, leasing, acquisition);
         }
         let left = held.left(leasing.seen.as_ref(), &leasing.at);
-        if left > Millis::default() {
+        if left > Millis::default() && !broken(Rule::LeaseIsExclusive) {
             return LeaseReply::Held(held.clone(), left);
         }
     }
@@ -215,6 +251,18 @@ fn acquire(
     LeaseReply::Granted(lease)
 }
 
+fn again(
+    fence: &mut Fence,
+    epoch: u64,
+    leasing: &Leasing,
+    acquisition: &AcquisitionId,
+) -> LeaseReply {
+    match &fence.lease {
+        Some(held) if broken(Rule::AskedAgainIsRenewed) => LeaseReply::Granted(held.clone()),
+        Some(_) | None => renew(fence, epoch, leasing, acquisition),
+    }
+}
+
 /// One that is over is lost, also where nobody else wanted it: whoever comes so late cannot know what was done
 /// meanwhile in his name.
 fn renew(
@@ -223,12 +271,15 @@ fn renew(
     leasing: &Leasing,
     acquisition: &AcquisitionId,
 ) -> LeaseReply {
-    let is_own =
-        |lease: &&mut Lease| lease.acquisition == *acquisition && lease.token.epoch() == epoch;
+    let is_own = |lease: &&mut Lease| {
+        (lease.acquisition == *acquisition || broken(Rule::RenewalIsTheOwners))
+            && lease.token.epoch() == epoch
+    };
     let Some(lease) = fence.lease.as_mut().filter(is_own) else {
         return LeaseReply::Lost;
     };
-    if lease.left(leasing.seen.as_ref(), &leasing.at) == Millis::default() {
+    let is_over = lease.left(leasing.seen.as_ref(), &leasing.at) == Millis::default();
+    if is_over && !broken(Rule::LateRenewalIsLoss) {
         return LeaseReply::Lost;
     }
     lease.renewals = lease.renewals.saturating_add(1);
@@ -237,11 +288,13 @@ fn renew(
 }
 
 fn release(fence: &mut Fence, acquisition: &AcquisitionId) -> LeaseReply {
+    let is_own =
+        |lease: &Lease| lease.acquisition == *acquisition || broken(Rule::ReleaseIsTheOwners);
     match &fence.lease {
-        Some(lease) if lease.acquisition == *acquisition => {
+        Some(lease) if is_own(lease) => {
             fence.lease = None;
             // What he sends from now on is late.
-            fence.closed |= fence.mark == fence.issued;
+            fence.closed |= fence.mark == fence.issued && !broken(Rule::ReleaseClosesTheMark);
             LeaseReply::Released
         }
         Some(_) | None => LeaseReply::Lost,
@@ -260,16 +313,22 @@ impl Fence {
         let known = self.mark.into_iter().chain(self.issued);
         let of_epoch = known.filter(|token| token.epoch() == epoch);
         let last = of_epoch.map(FencingToken::generation).max();
-        let token = FencingToken::new(epoch, last.unwrap_or_default().checked_add(1)?)?;
+        let next = last.unwrap_or_default().checked_add(1)?;
+        let token = FencingToken::new(epoch, next)?;
+        if broken(Rule::TokensAreIssuedOnce) {
+            return FencingToken::new(epoch, last.unwrap_or(next));
+        }
         // An epoch that is behind the mark is a register that went back: nothing is issued below it.
         self.mark.is_none_or(|mark| token > mark).then_some(token)
     }
 
     fn issue(&mut self, lease: &Lease, own: TokenSource) {
-        self.mark = Some(lease.token);
+        if !broken(Rule::IssuingRaisesTheMark) {
+            self.mark = Some(lease.token);
+        }
         self.closed = false;
         self.source = Some(own);
-        self.acquisition = Some(lease.acquisition.clone());
+        self.acquisition = None;
         self.sequence = None;
         self.first = None;
         self.issued = Some(lease.token);

@@ -78,6 +78,14 @@ pub fn plan(
     now: &Moment,
 ) -> Step {
     match operation.state {
+        State::NeedsAttention(Parked::NotCurrent) if lease.licensed => {
+            return match room_for_resend(operation, fence, lease, now) {
+                Ok(_) => Step::Resend {
+                    after: Millis::default(),
+                },
+                Err(_) => Step::Nothing,
+            };
+        }
         State::Completed(_) | State::NotApplied(_) | State::NeedsAttention(_) => {
             return Step::Nothing;
         }
@@ -347,11 +355,7 @@ pub fn room_for(
         }
     };
     if operation.require == Ownership::Current && !broken(Rule::ResendNeedsLiveLease) {
-        let live = lease.live.as_ref().ok_or(Parked::NotCurrent)?;
-        room = room.min(live.until.since(now.boottime));
-        if room == Millis::default() {
-            return Err(Parked::NotCurrent);
-        }
+        room = room.min(room_in_lease(operation, fence, lease, now, attended)?);
     }
     if operation.resends >= attempts && !attended && !broken(Rule::ResendsAreCounted) {
         return Err(Parked::ResendsUsedUp);
@@ -405,6 +409,25 @@ fn may_go_out_of_turn(
         return Err(Parked::Overtaken);
     }
     Ok(())
+}
+
+/// Under the lease that it was admitted under; under a later one only where its owner, or a person, says so.
+fn room_in_lease(
+    operation: &Operation,
+    fence: Option<&Fence>,
+    lease: &LeaseFacts,
+    now: &Moment,
+    attended: bool,
+) -> Result<Millis, Parked> {
+    let held = fence.and_then(|fence| fence.lease.as_ref());
+    let admitted_under = operation.place.as_ref().and_then(|place| place.token);
+    let of_its_own = held.is_some_and(|held| Some(held.token) == admitted_under);
+    let is_licensed = lease.licensed || attended || broken(Rule::LaterOwnerLicenses);
+    let left = lease.left(now.boottime);
+    if left == Millis::default() || !(of_its_own || is_licensed) {
+        return Err(Parked::NotCurrent);
+    }
+    Ok(left)
 }
 
 fn room_in_lifetime(

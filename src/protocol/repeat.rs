@@ -11,9 +11,9 @@ use super::broken::{Rule, broken};
 use super::command::{Admit, Event, Ruling};
 use super::ids::OperationKey;
 use super::meaning::Likeness;
-use super::operation::{IdentityOrigin, Operation, State};
+use super::operation::{IdentityOrigin, Operation, Parked, State};
 use super::outcome::{Provenance, Verdict};
-use super::policy::{IfTwin, KeyValue};
+use super::policy::{IfTwin, KeyValue, Ownership};
 use super::rejection::{Expired, Rejection};
 use super::view::{Record, TwinNote};
 
@@ -69,17 +69,26 @@ impl Desk<'_> {
             State::Intended | State::Uncertain if broken(Rule::RepeatJoins) => Ok(None),
             State::Intended | State::Uncertain => {
                 let uncertain = !operation.is_in_flight(&self.view.living, &self.admit.at);
-                Ok(Some(Ruling::Join {
-                    key,
-                    attempt: operation.attempts.last().map(|newest| newest.id),
-                    admitted: operation.admitted,
-                    uncertain,
-                }))
+                let licenses = uncertain && self.licenses(operation, caller);
+                Ok(Some(joining(operation, uncertain, licenses)))
+            }
+            // It waits for a person only because its owner is gone, and here is another.
+            State::NeedsAttention(Parked::NotCurrent) if self.licenses(operation, caller) => {
+                Ok(Some(joining(operation, true, true)))
             }
             State::NeedsAttention(_) if broken(Rule::AttentionHolds) => Ok(None),
             State::NeedsAttention(_) => Err(Rejection::NeedsAttention(Box::new(key))),
             State::NotApplied(_) => Ok(None),
         }
+    }
+
+    /// Does its caller own the resource now, while what it repeats was admitted under a lease that is lost?
+    fn licenses(&self, operation: &Operation, caller: &Caller) -> bool {
+        let of_his_own = operation.place.as_ref().and_then(|place| place.token) == caller.token();
+        operation.require == Ownership::Current
+            && matches!(caller, Caller::Holder(_))
+            && !of_his_own
+            && self.is_current()
     }
 
     /// A request without a key that equals an unsettled one for the same resource, without a key too, is
@@ -149,6 +158,16 @@ impl Desk<'_> {
                 Likeness::Same | Likeness::Other,
             ) => Rejection::KeyReused,
         }
+    }
+}
+
+fn joining(operation: &Operation, uncertain: bool, licenses: bool) -> Ruling {
+    Ruling::Join {
+        key: operation.key.clone(),
+        attempt: operation.attempts.last().map(|newest| newest.id),
+        admitted: operation.admitted,
+        uncertain,
+        licenses,
     }
 }
 

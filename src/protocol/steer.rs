@@ -71,7 +71,9 @@ impl Fence {
         if !broken(Rule::WhatWasAdmittedIsCutOff) {
             self.cut_off = self.admissions;
         }
-        self.lease = None;
+        if !broken(Rule::CutOffEndsTheLease) {
+            self.lease = None;
+        }
     }
 
     /// Who did what to it, for whoever asks later. The last few are kept.

@@ -139,6 +139,7 @@ impl Desk<'_> {
                 attempt: None,
                 admitted: 0,
                 uncertain: true,
+                licenses: false,
             })),
             IfTwin::Refuse | IfTwin::Send => Err(Rejection::NearDuplicate {
                 first: Box::new(first_key),

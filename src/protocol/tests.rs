@@ -11,7 +11,7 @@ use super::decide::decide;
 use super::fence::Fence;
 use super::finding::*;
 use super::ids::*;
-use super::lease::{Lease, LeaseFacts, LeaseReply, Leasing, OWN_SOURCE, Sight, Wish};
+use super::lease::{Lease, LeaseFacts, LeaseReply, Leasing, LiveLease, OWN_SOURCE, Sight, Wish};
 use super::operation::*;
 use super::outcome::*;
 use super::plan::{self, Step};
@@ -143,7 +143,6 @@ impl World {
             note: twin.filter(|_| self.operations.contains_key(&key)).cloned(),
             keyless: self.keyless(command),
             unsettled: Arc::new(unsettled.into_iter().map(|(_, brief)| brief).collect()),
-            lease: self.lease.clone(),
             request: self.requests.get(&key).cloned(),
         }
     }
@@ -197,7 +196,8 @@ impl World {
 
     fn admission(&mut self, ask: &Ask) -> Admission {
         let attempt = self.attempt();
-        let command = ask.command(attempt, self.now());
+        let mut command = ask.command(attempt, self.now());
+        command.lease = self.lease.clone();
         match self.apply(&Command::Admit(Box::new(command))) {
             Reply::Admission(admission) => admission,
             other => panic!("{other:?}"),
@@ -236,6 +236,7 @@ impl World {
             dispatch: Millis(5_000),
             overdue_after: Millis(45_000),
             attended: None,
+            lease: self.lease.clone(),
             at: self.now(),
         };
         match self.apply(&Command::Resend(resend)) {
@@ -255,6 +256,7 @@ impl World {
                 operator: "alice".to_owned(),
                 reason: "the bank has no trace of it".to_owned(),
             }),
+            lease: self.lease.clone(),
             at: self.now(),
         };
         match self.apply(&Command::Resend(resend)) {
@@ -332,6 +334,7 @@ impl World {
         let park = Park {
             key: key.clone(),
             fit: false,
+            lease: self.lease.clone(),
             at: self.now(),
         };
         match self.apply(&Command::Park(park)) {

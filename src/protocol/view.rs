@@ -11,7 +11,6 @@ use super::broken::{Rule, broken};
 use super::company::Company;
 use super::fence::{Fence, Generation};
 use super::ids::{Fingerprint, InstanceId, OperationKey};
-use super::lease::LeaseFacts;
 use super::operation::{Attempt, Operation, State};
 use super::outcome::StoredRequest;
 use super::policy::Order;
@@ -38,14 +37,12 @@ pub struct View {
     /// The unsettled operations of the resource, in the order of their admission. Shared, because a
     /// register that remembers them shows the same list to one command after the other.
     pub unsettled: Arc<Vec<Unsettled>>,
-    /// What this instance knows of the lease.
-    pub lease: LeaseFacts,
     /// For a resend: the bytes to send again.
     pub request: Option<StoredRequest>,
 }
 
 impl View {
-    /// Nothing was seen yet: no record, no fence, no lease.
+    /// Nothing was seen yet: no record, no fence.
     pub fn of_nothing(epoch: u64, living: Living) -> Self {
         Self {
             epoch,
@@ -56,7 +53,6 @@ impl View {
             first: None,
             keyless: None,
             unsettled: Arc::default(),
-            lease: LeaseFacts::unknown(),
             request: None,
         }
     }

@@ -127,8 +127,11 @@ impl Effect {
                     attempt,
                     admitted,
                     uncertain,
+                    licenses,
                 } => {
-                    if uncertain {
+                    if licenses {
+                        self.reconciler.license(&joined);
+                    } else if uncertain {
                         self.reconciler.wake(&joined);
                     }
                     self.granted.tell(&joined);

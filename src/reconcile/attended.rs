@@ -117,6 +117,7 @@ impl Reconciler {
             dispatch: timeouts.dispatch,
             overdue_after: timeouts.overdue_after(),
             attended: Some(attended),
+            lease: self.lease_of(operation),
             at: self.dispatcher.clock.now(),
         };
         let permit = match self.dispatcher.register.resend(resend).await? {

@@ -17,6 +17,7 @@ mod breaker;
 pub mod callback;
 mod keys;
 mod later;
+mod licences;
 mod meant;
 mod resending;
 mod room;
@@ -82,6 +83,7 @@ pub struct Reconciler {
     pace: Pace,
     watches: Arc<DashMap<Option<UpstreamId>, Arc<Watch>>>,
     keys: Arc<keys::Keys>,
+    licences: Arc<licences::Licences>,
     /// Upstreams that are passed over; `None`: those that the config no longer has.
     passing: Arc<Mutex<HashSet<Option<UpstreamId>>>>,
 }
@@ -114,6 +116,7 @@ impl Reconciler {
             pace,
             watches: Arc::default(),
             keys: Arc::default(),
+            licences: Arc::default(),
             passing: Arc::default(),
         }
     }

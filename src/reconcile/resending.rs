@@ -13,7 +13,7 @@ use crate::dispatch::attempt::Report;
 use crate::dispatch::gateway::{Gateway, Load};
 use crate::protocol::command::Resend;
 use crate::protocol::ids::OperationKey;
-use crate::protocol::operation::Operation;
+use crate::protocol::operation::{Operation, Parked};
 use crate::protocol::outcome::{Evidence, StoredRequest, Unsent};
 use crate::store::{Resent, StoreError};
 
@@ -56,6 +56,7 @@ impl Reconciler {
             dispatch: timeouts.dispatch,
             overdue_after: timeouts.overdue_after(),
             attended: None,
+            lease: self.lease_of(operation),
             at: self.dispatcher.clock.now(),
         };
         match self.dispatcher.register.resend(resend).await? {
@@ -65,6 +66,7 @@ impl Reconciler {
                 Ok(After::Later(SOON))
             }
             Resent::Granted(permit) => {
+                self.licences.end(key);
                 let told = self.dispatcher.send_again(permit, connection, load);
                 let ended = told.await;
                 self.note_exchange(key, ended.as_ref().ok());
@@ -72,6 +74,12 @@ impl Reconciler {
                 Ok(After::Again)
             }
             Resent::NotNow | Resent::Settled(_) => Ok(After::Done),
+            // The lease is over, or the register knows of a later one.
+            Resent::Forbidden(Parked::NotCurrent) => {
+                self.licences.end(key);
+                self.park(operation).await?;
+                Ok(After::Done)
+            }
             // What changed since the plan is in the record and the fence: another step may still help.
             Resent::Forbidden(_) => Ok(After::Later(SOON)),
         }

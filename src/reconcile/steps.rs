@@ -14,7 +14,6 @@ use crate::dispatch::waiters::Ended;
 use crate::protocol::command::{Note, Park, Turn};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
-use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{AttemptEnd, Operation, State};
 use crate::protocol::plan::{self, Step};
 use crate::protocol::policy::LISTEN;
@@ -105,7 +104,10 @@ impl Reconciler {
                     self.wake_later(key, pause);
                     return Ok(());
                 }
-                After::Done => return Ok(()),
+                After::Done => {
+                    self.licences.end(key);
+                    return Ok(());
+                }
             }
         }
     }
@@ -247,7 +249,7 @@ impl Reconciler {
 
     async fn next_step(&self, operation: &Operation) -> Result<Step, StoreError> {
         let fence = self.fence_of(operation).await?;
-        let lease = LeaseFacts::unknown();
+        let lease = self.lease_of(operation);
         let living = self.dispatcher.register.living();
         let now = self.dispatcher.clock.now();
         Ok(plan::plan(operation, fence.as_ref(), &lease, &living, &now))
@@ -367,6 +369,7 @@ impl Reconciler {
         let park = Park {
             key: key.clone(),
             fit: operation.request_kept,
+            lease: self.lease_of(operation),
             at: self.dispatcher.clock.now(),
         };
         let state = self.dispatcher.register.park(park).await?;

@@ -38,6 +38,7 @@ use crate::protocol::ids::{
     AcquisitionId, AttemptId, FencingToken, Incarnation, OperationId, OperationKey, ResourceKey,
     ResourceName, Round, Sequence, Tenant,
 };
+use crate::protocol::lease::LeaseFacts;
 use crate::protocol::meaning::{Meaning, Members};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::outcome::StoredRequest;
@@ -148,6 +149,7 @@ impl Identified {
             attempt,
             at,
             reserved,
+            lease: LeaseFacts::unknown(),
         }
     }
 

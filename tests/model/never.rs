@@ -5,6 +5,7 @@
 
 mod answers;
 mod grants;
+mod leases;
 
 use fencepost::protocol::ids::FencingToken;
 use fencepost::protocol::operation::{AttemptEnd, Effect, State, WhyNot};
@@ -17,6 +18,7 @@ use super::world::{CallerState, Name, Proof, Record, Task, Told, Try, World};
 
 pub use answers::ruled;
 pub use grants::{admitted, resent, undoing, undoing_twice};
+pub use leases::{leased, released, renewed};
 
 /// What happened though it must never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]

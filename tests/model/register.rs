@@ -19,16 +19,17 @@ use fencepost::protocol::ids::{
     AcquisitionId, AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationId,
     OperationKey, Principal, ResourceKey, ResourceName, Sequence, Tenant, TokenSource, UpstreamId,
 };
-use fencepost::protocol::lease::{LeaseFacts, Leasing, LiveLease};
+use fencepost::protocol::lease::{Lease, LeaseFacts, Leasing, LiveLease, OWN_SOURCE};
 use fencepost::protocol::operation::{AttemptEnd, IdentityOrigin, Operation, State};
 use fencepost::protocol::outcome::{Answer, StoredRequest, Verdict};
 use fencepost::protocol::start::Start;
 use fencepost::protocol::take_up::TakeUp;
-use fencepost::protocol::time::{BootId, BootInstant, Moment};
+use fencepost::protocol::time::{BootId, BootInstant, Millis, Moment};
 use fencepost::protocol::view::{Living, Record as Found, TwinNote, Unsettled, View};
 use fencepost::protocol::void::{BeginVoid, Voided};
 
-use super::scenario::{Call, Scenario, TICK_MS};
+use super::scenario::{Call, Holder, Scenario, TICK_MS};
+use super::step::named;
 use super::world::{Instance, Name, Note, Record, World};
 
 /// The names that never differ, made once.
@@ -84,7 +85,14 @@ impl Names {
     }
 
     /// The command that a call makes.
-    pub fn admit(&self, call: &Call, attempt: AttemptId, at: Moment, reserved: bool) -> Admit {
+    pub fn admit(
+        &self,
+        call: &Call,
+        attempt: AttemptId,
+        at: Moment,
+        reserved: bool,
+        live: Option<LiveLease>,
+    ) -> Admit {
         let unplaced = Name {
             operation: call.operation,
             incarnation: 0,
@@ -92,12 +100,11 @@ impl Names {
         let presented = call.token.map(|token| Presented {
             resource: self.resource(call.resource),
             token: token.map_or(TokenField::Absent, TokenField::Token),
-            source: if call.wild {
-                &self.elsewhere
-            } else {
-                &self.here
-            }
-            .clone(),
+            source: match (call.wild, call.held_by) {
+                (true, _) => self.elsewhere.clone(),
+                (false, Some(_)) => TokenSource::new(OWN_SOURCE),
+                (false, None) => self.here.clone(),
+            },
             acquisition: call.acquisition.map(AcquisitionId::new),
             sequence: call.sequence.and_then(Sequence::from_value),
         });
@@ -120,6 +127,7 @@ impl Names {
             attempt,
             at,
             reserved,
+            lease: LeaseFacts::of(live),
         }
     }
 }
@@ -212,23 +220,24 @@ fn company(world: &World, scenario: &Scenario, proxy: u8) -> Company {
     company
 }
 
-/// What the proxy of that index knows of the lease.
-pub fn lease(scenario: &Scenario, proxy: u8) -> LeaseFacts {
-    let mut known = scenario.leases.iter().filter(|(knows, _)| *knows == proxy);
+/// What the proxy of that index knows of who owns the first resource, for that operation.
+pub fn lease(world: &World, proxy: u8, name: Name) -> LeaseFacts {
     LeaseFacts {
-        live: known.next().map(|(_, until)| LiveLease {
-            acquisition: AcquisitionId::new("lease"),
-            until: BootInstant(*until),
-        }),
-        issued: None,
+        live: live(world, proxy),
+        licensed: world.licences.contains(&(proxy, name)),
     }
 }
 
+/// The lease that the proxy of that index acquired or renewed last.
+pub fn live(world: &World, proxy: u8) -> Option<LiveLease> {
+    world.live[usize::from(proxy)].map(|live| LiveLease {
+        acquisition: named(live.acquisition),
+        until: BootInstant(live.until_ms),
+    })
+}
+
 fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &Command) -> View {
-    let mut view = View {
-        lease: lease(scenario, proxy),
-        ..View::of_nothing(scenario.epoch, living(world, scenario, proxy))
-    };
+    let mut view = View::of_nothing(scenario.epoch, living(world, scenario, proxy));
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),
         Command::Record(RecordCommand { key, .. })
@@ -345,6 +354,9 @@ fn persist(world: &mut World, changes: Changes) {
     if let Some(mut fence) = fence {
         // No rule reads who did what to it.
         fence.interventions = Arc::default();
+        if let Some(lease) = &mut fence.lease {
+            lease.since = NEVER;
+        }
         let number = number_of(&fence.resource.name);
         world.fences[number] = Some(Arc::new(fence));
     }
@@ -384,13 +396,16 @@ fn persist(world: &mut World, changes: Changes) {
     }
 }
 
+/// What no rule reads.
+const NEVER: Moment = Moment {
+    boot: BootId(0),
+    boottime: BootInstant(0),
+    wall_ms: 0,
+};
+
 /// Without what no rule reads any more.
 fn forgetful(mut operation: Operation) -> Operation {
-    let never = Moment {
-        boot: BootId(0),
-        boottime: BootInstant(0),
-        wall_ms: 0,
-    };
+    let never = NEVER;
     // A question asks of which turn it is.
     if !operation
         .settle
@@ -440,6 +455,24 @@ pub fn known_fence() -> Arc<Fence> {
     let mut fence = Fence::unseen(names.resource(0));
     fence.mark = FencingToken::new(0, 0);
     fence.source = Some(names.here);
+    Arc::new(fence)
+}
+
+/// The fence of a resource that this holder acquired.
+pub fn leased_fence(holder: &Holder) -> Arc<Fence> {
+    let names = Names::default();
+    let token = FencingToken::new(0, 1);
+    let mut fence = Fence::unseen(names.resource(0));
+    (fence.mark, fence.issued) = (token, token);
+    fence.source = Some(TokenSource::new(OWN_SOURCE));
+    fence.lease = token.map(|token| Lease {
+        acquisition: named(1),
+        holder: String::new(),
+        token,
+        ttl: Millis(holder.ttl_ms),
+        renewals: 0,
+        since: NEVER,
+    });
     Arc::new(fence)
 }
 

@@ -53,8 +53,8 @@ pub struct Scenario {
     pub stale_undos: bool,
     /// How much may go wrong.
     pub budget: Budget,
-    /// Which proxy knows a live lease, and until when, in milliseconds.
-    pub leases: Vec<(u8, u64)>,
+    /// Who acquires leases of the first resource.
+    pub holders: Vec<Holder>,
     /// The epoch in force.
     pub epoch: u64,
     /// Does a fence stand already, with the mark of token 0 from the usual source?
@@ -69,9 +69,23 @@ pub struct Scenario {
     pub skewed: bool,
 }
 
+/// Somebody who wants to own the first resource.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub who: &'static str,
+    /// Through which proxy.
+    pub proxy: u8,
+    /// For how long, in milliseconds.
+    pub ttl_ms: u64,
+    /// Does it own it when the world begins? One does, at most.
+    pub owns: bool,
+}
+
 /// One request, asked again and again until its caller knows how it ended.
 #[derive(Clone, Debug)]
 pub struct Call {
+    /// Its place among the calls.
+    pub index: u8,
     /// Whose.
     pub who: &'static str,
     /// Through which proxy.
@@ -87,6 +101,8 @@ pub struct Call {
     /// Which resource, if it is fenced. Where there are two, tokens differ in neither and nobody steers:
     /// the witness keeps one mark.
     pub resource: u8,
+    /// Whose token: that of the lease which this holder acquired last, lost or not.
+    pub held_by: Option<u8>,
     /// Is it fenced, and by which token? `Some(None)`: fenced, no token.
     pub token: Option<Option<FencingToken>>,
     /// Is the token from elsewhere?
@@ -174,6 +190,10 @@ pub struct Budget {
     pub advances: u8,
     /// See above.
     pub reopens: u8,
+    /// A lease is acquired, and renewed.
+    pub acquisitions: u8,
+    /// See above.
+    pub renewals: u8,
 }
 
 /// A token of epoch 0.
@@ -183,7 +203,10 @@ pub fn token(generation: u64) -> Option<Option<FencingToken>> {
 
 impl Scenario {
     /// A world in which nothing goes wrong yet.
-    pub fn new(name: &'static str, about: &'static str, calls: Vec<Call>) -> Self {
+    pub fn new(name: &'static str, about: &'static str, mut calls: Vec<Call>) -> Self {
+        for (index, call) in (0..).zip(&mut calls) {
+            call.index = index;
+        }
         let proxies = calls.iter().map(|call| call.proxy + 1).max().unwrap_or(1);
         Self {
             name,
@@ -204,7 +227,7 @@ impl Scenario {
             stale_plans: false,
             stale_undos: false,
             budget: Budget::default(),
-            leases: Vec::new(),
+            holders: Vec::new(),
             epoch: 0,
             known_source: false,
             nothing_is_excused: false,
@@ -302,7 +325,9 @@ impl Call {
     pub fn new(who: &'static str, id: char, generation: u64) -> Self {
         let operation = u8::try_from(id).unwrap() - b'a';
         Self {
+            index: 0,
             who,
+            held_by: None,
             proxy: 0,
             operation,
             follows_incarnation: false,
@@ -359,6 +384,18 @@ impl Call {
     /// Its token is judged and recorded, and nothing is refused for it.
     pub fn observed(self) -> Self {
         self.fence(|fence| fence.token = TokenMode::Observe)
+    }
+
+    /// With the token that this holder acquired last, and only under a live lease.
+    pub fn owned(mut self, holder: u8) -> Self {
+        self.held_by = Some(holder);
+        self.fence(|fence| fence.require = Ownership::Current)
+    }
+
+    /// With the token that this holder acquired last.
+    pub fn held(mut self, holder: u8) -> Self {
+        self.held_by = Some(holder);
+        self
     }
 
     pub fn of(mut self, resource: u8) -> Self {

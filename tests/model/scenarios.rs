@@ -3,6 +3,7 @@
 
 mod findings;
 mod keyless;
+mod leases;
 mod observed;
 mod order;
 mod people;
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(observed::all());
     all.extend(findings::all());
     all.extend(people::all());
+    all.extend(leases::all());
     all
 }
 

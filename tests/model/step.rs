@@ -14,9 +14,11 @@ use super::scenario::{Handling, Scenario};
 use super::world::{CallerState, Packet, Shown, Task, World};
 
 pub use finding::Looking;
+pub use leasing::{Manner, named};
 
 mod asking;
 mod finding;
+mod leasing;
 mod network;
 mod people;
 mod settling;
@@ -90,6 +92,12 @@ pub enum Action {
     AnswerUndo(u8),
     /// Its connection breaks.
     CutUndo(u8),
+    /// A holder wants the lease.
+    Acquire(u8, Manner),
+    /// A holder keeps it.
+    Renew(u8, Manner),
+    /// A holder gives it back.
+    Release(u8, Manner),
     /// Time passes.
     Tick,
 }
@@ -175,6 +183,7 @@ impl<'a> Steps<'a> {
         }
         self.of_the_register(world, &mut found);
         of_people(world, &mut found);
+        self.of_holders(world, &mut found);
         of_findings(world, &mut found);
         found.extend(
             (0..)
@@ -207,6 +216,29 @@ impl<'a> Steps<'a> {
                     found.push(ask(true));
                 }
             }
+        }
+    }
+
+    fn of_holders(&self, world: &World, found: &mut Vec<Action>) {
+        for (holder, _) in (0..).zip(&world.holdings) {
+            for queued in [false, true] {
+                if queued && (!self.scenario.queued || world.now == 0) {
+                    continue;
+                }
+                for lost in [false, true] {
+                    if lost && world.left.lost_replies == 0 {
+                        continue;
+                    }
+                    let manner = Manner { queued, lost };
+                    found.push(Action::Acquire(holder, manner));
+                    found.push(Action::Renew(holder, manner));
+                }
+            }
+            let manner = Manner {
+                queued: false,
+                lost: false,
+            };
+            found.push(Action::Release(holder, manner));
         }
     }
 
@@ -500,6 +532,9 @@ impl Step<'_> {
             Action::DeliverUndo(undo) => self.deliver_undo(undo),
             Action::AnswerUndo(undo) => self.answer_undo(undo),
             Action::CutUndo(undo) => self.cut_undo(undo),
+            Action::Acquire(holder, manner) => self.acquire(holder, manner),
+            Action::Renew(holder, manner) => self.renew(holder, manner),
+            Action::Release(holder, manner) => self.release(holder, manner),
             Action::Tick => {
                 self.world.now += 1;
                 let now = self.world.now;

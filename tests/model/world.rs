@@ -30,6 +30,14 @@ pub struct World {
     pub living: Vec<Instance>,
     /// The callers.
     pub calls: Vec<Caller>,
+    /// What the holders know of their leases.
+    pub holdings: Vec<Holding>,
+    /// The lease that each proxy acquired or renewed last.
+    pub live: Vec<Option<Live>>,
+    /// The lease as each proxy saw it first.
+    pub sights: Vec<Option<Glimpse>>,
+    /// Operations that a later owner repeated at that proxy.
+    pub licences: Vec<(u8, Name)>,
     /// Every attempt that was granted, in order.
     pub tries: Vec<Try>,
     /// Writes whose reply was lost, to be repeated.
@@ -79,6 +87,36 @@ pub struct Note {
     pub twin: Name,
     pub first: Name,
     pub form: u8,
+}
+
+/// A holder's lease, as the holder knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Holding {
+    /// Counted up over all holders; 0 before the first.
+    pub acquisition: u8,
+    pub token: Option<FencingToken>,
+    pub until_ms: u64,
+    /// It was told so.
+    pub lost: bool,
+    pub released: bool,
+    /// The reply to its wish was lost, and it asks again.
+    pub asking: bool,
+}
+
+/// A lease as the proxy knows it that acquired or renewed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Live {
+    pub acquisition: u8,
+    pub until_ms: u64,
+}
+
+/// A lease as a proxy saw it first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Glimpse {
+    pub acquisition: u8,
+    pub renewals: u8,
+    /// The tick.
+    pub at: u8,
 }
 
 /// Where a caller stands.
@@ -286,6 +324,10 @@ pub struct Seen {
     /// The acquisition first named with the mark.
     pub holder: Option<&'static str>,
     pub cancelled: bool,
+    /// The acquisition that owns the resource, expired or not.
+    pub owner: Option<u8>,
+    /// The highest token that was issued with a lease.
+    pub issued: Option<FencingToken>,
     /// Admissions up to this number were cut off.
     pub cut_off: u8,
     /// How operations ended, first seen.
@@ -309,7 +351,7 @@ impl World {
     /// Before anything happened.
     pub fn new(scenario: &Scenario) -> Self {
         let proxies: Vec<Instance> = (0..scenario.proxies).collect();
-        Self {
+        let mut world = Self {
             now: 0,
             fences: [
                 scenario.known_source.then(super::register::known_fence),
@@ -318,7 +360,7 @@ impl World {
             records: Vec::new(),
             notes: Vec::new(),
             living: proxies.clone(),
-            proxies,
+            proxies: proxies.clone(),
             calls: scenario
                 .calls
                 .iter()
@@ -336,8 +378,41 @@ impl World {
             memory: Vec::new(),
             effects: Vec::new(),
             version: 0,
+            holdings: vec![Holding::default(); scenario.holders.len()],
+            live: vec![None; proxies.len()],
+            sights: vec![None; proxies.len()],
+            licences: Vec::new(),
             left: scenario.budget,
             seen: Seen::default(),
+        };
+        world.owned_from_the_start(scenario);
+        world
+    }
+
+    fn owned_from_the_start(&mut self, scenario: &Scenario) {
+        for (holder, held) in scenario.holders.iter().zip(&mut self.holdings) {
+            if !holder.owns {
+                continue;
+            }
+            let fence = super::register::leased_fence(holder);
+            *held = Holding {
+                acquisition: 1,
+                token: fence.issued,
+                until_ms: holder.ttl_ms,
+                ..Holding::default()
+            };
+            self.live[usize::from(holder.proxy)] = Some(Live {
+                acquisition: 1,
+                until_ms: holder.ttl_ms,
+            });
+            self.sights[usize::from(holder.proxy)] = Some(Glimpse {
+                acquisition: 1,
+                renewals: 0,
+                at: 0,
+            });
+            (self.seen.mark, self.seen.issued) = (fence.issued, fence.issued);
+            self.seen.owner = Some(1);
+            self.fences[0] = Some(fence);
         }
     }
 

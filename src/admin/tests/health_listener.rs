@@ -62,6 +62,7 @@ async fn what_presses_shows_in_readiness_in_metrics_and_in_status() {
     let key = house.left_behind("pay-1");
     let park = Park {
         fit: false,
+        lease: crate::protocol::lease::LeaseFacts::unknown(),
         key,
         at: house.clock.now(),
     };

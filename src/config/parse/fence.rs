@@ -3,7 +3,7 @@
 //! What always holds: the name of a resource does not depend on the token or on the operation, else
 //! nothing would be ordered by it.
 //!
-//! What it does not do: leases (`require: current` and token sources of our own: a later version).
+//! What it does not do: hold leases (`lease`).
 
 use http::HeaderName;
 
@@ -13,6 +13,7 @@ use crate::config::scalar::{self, DURATION};
 use crate::config::settings::Fence;
 use crate::expression::{Member, PathTemplate, Root, Template};
 use crate::protocol::ids::TokenSource;
+use crate::protocol::lease::OWN_SOURCE;
 use crate::protocol::policy::{
     Capability, FencePolicy, IfOlderUnsettled, IfTwin, Order, Ownership, PerGeneration, TokenMode,
 };
@@ -50,7 +51,16 @@ pub(super) fn fence(
         ])
     });
     let require = fields.or("require", Ownership::NotOlder, |field| {
-        field.choice_or_later(&[("not-older", Ownership::NotOlder)], &["current"])
+        let require = field.choice(&[
+            ("not-older", Ownership::NotOlder),
+            ("current", Ownership::Current),
+        ])?;
+        if require == Ownership::Current && token.source.as_str() != OWN_SOURCE {
+            field.error(format!(
+                "a lease is known to be live only where Fencepost issues it: `token: {{ source: {OWN_SOURCE} }}`"
+            ));
+        }
+        Some(require)
     });
     let wait = IfOlderUnsettled::Wait(DEFAULT_WAIT);
     let if_older_unsettled = fields.or("if_older_unsettled", wait, |field| {

@@ -168,6 +168,7 @@ const RULES_IN_EFFECT: &str = r#"
 10:15 => says nothing about the request =>         once: always
 10:15 => from itself =>         once: "{operation.id}"
 10:37 => only a header may be lacking =>         once: { path: id, required: false }
+10:40 => only where Fencepost issues it =>         fence: { resource: x, require: current }
 10:16 => `exact` is not one of raw | whole =>         means: exact
 10:16 => names nothing =>         means: []
 10:32 => is named already =>         means: [ { json: /a }, { json: /a } ]
@@ -224,7 +225,6 @@ fn what_a_later_version_brings_is_refused_by_name() {
     for text in [
         "version: 1\nregister: { if_down: forward-with-key }\n".to_owned(),
         upstream("    hosts: [x]\n"),
-        effect("        fence: { resource: x, require: current }\n"),
     ] {
         let problems = refused(&text);
         let shown = problems.to_string();

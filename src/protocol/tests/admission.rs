@@ -308,6 +308,7 @@ fn a_twin_may_join_the_first_and_goes_on_as_new_if_that_was_not_applied() {
         attempt: None,
         admitted: 0,
         uncertain: true,
+        licenses: false,
     };
     assert_eq!(world.admit(&answer_twins("key-2")), joined);
     world.record(&first, not_sent());
@@ -326,46 +327,6 @@ fn a_twin_may_join_the_first_and_goes_on_as_new_if_that_was_not_applied() {
         world.admit(&answer_twins("key-2")),
         Ruling::Replay { .. }
     ));
-}
-
-#[test]
-fn an_effect_that_needs_a_live_lease_is_refused_where_nobody_can_know() {
-    let mut world = World::new();
-    let current = Ask::fenced("a", "107").with(|a| a.fence_policy().require = Ownership::Current);
-    assert_eq!(refused(world.admit(&current)), Rejection::LeaseNotCurrent);
-    let acquisition = AcquisitionId::new("acq");
-    world.lease.live = Some(super::super::lease::LiveLease {
-        acquisition,
-        until: BootInstant(3_000),
-    });
-    let grant = world.granted(&current);
-    // Never beyond the lease's own deadline.
-    assert_eq!(grant.dispatch_by, BootInstant(3_000));
-    world.now_ms = 3_000;
-    assert_eq!(
-        refused(world.admit(&current.with(|a| a.id = "b"))),
-        Rejection::LeaseNotCurrent
-    );
-}
-
-/// The first byte leaves before both: the effect's own limit, and the lease's deadline where the lease
-/// must be live.
-#[test]
-fn dispatch_by_is_the_earlier_of_the_effects_own_limit_and_the_leases_deadline() {
-    let by = |ownership, until| {
-        let mut world = World::new();
-        world.lease.live = Some(super::super::lease::LiveLease {
-            acquisition: AcquisitionId::new("acq"),
-            until: BootInstant(until),
-        });
-        let ask = Ask::fenced("a", "107").with(|ask| ask.fence_policy().require = ownership);
-        world.granted(&ask).dispatch_by.0
-    };
-    let own = World::new().now_ms + 5_000;
-    for (until, expected) in [(own - 1, own - 1), (own, own), (own + 1, own)] {
-        assert_eq!(by(Ownership::Current, until), expected);
-        assert_eq!(by(Ownership::NotOlder, until), own);
-    }
 }
 
 #[test]

@@ -121,6 +121,7 @@ impl Ask {
             attempt,
             at,
             reserved: self.reserved,
+            lease: LeaseFacts::unknown(),
         }
     }
 }

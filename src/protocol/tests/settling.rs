@@ -49,6 +49,7 @@ fn a_write_that_is_repeated_is_granted_once() {
         dispatch: Millis(5_000),
         overdue_after: Millis(45_000),
         attended: None,
+        lease: LeaseFacts::unknown(),
         at: world.now(),
     };
     assert_eq!(

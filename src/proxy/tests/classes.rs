@@ -68,6 +68,7 @@ async fn resent(bench: &Bench, key: &OperationKey) -> Permit {
         dispatch: timeouts.dispatch,
         overdue_after: timeouts.overdue_after(),
         attended: None,
+        lease: crate::protocol::lease::LeaseFacts::unknown(),
         at: bench.dispatcher.clock.now(),
     };
     match bench.dispatcher.register.resend(resend).await.unwrap() {

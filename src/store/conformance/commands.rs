@@ -10,6 +10,7 @@ use crate::protocol::ids::{
     AttemptId, FencingToken, Fingerprint, Incarnation, InstanceId, OperationId, OperationKey,
     Principal, ResourceKey, ResourceName, Sequence, Tenant, TokenSource, UpstreamId,
 };
+use crate::protocol::lease::LeaseFacts;
 use crate::protocol::meaning::{Meaning, Members};
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::outcome::{
@@ -40,6 +41,7 @@ pub(crate) fn admit(id: &str, instance: InstanceId) -> Admit {
         attempt: attempt(instance),
         at: at(0),
         reserved: true,
+        lease: LeaseFacts::unknown(),
     }
 }
 
@@ -91,6 +93,7 @@ pub(crate) fn resend(key: &OperationKey, instance: InstanceId) -> Resend {
         dispatch: Millis(5_000),
         overdue_after: Millis(45_000),
         attended: None,
+        lease: LeaseFacts::unknown(),
         at: at(1_000),
     }
 }
@@ -99,6 +102,7 @@ pub(crate) fn park(key: &OperationKey) -> Park {
     Park {
         key: key.clone(),
         fit: false,
+        lease: LeaseFacts::unknown(),
         at: at(2_000),
     }
 }

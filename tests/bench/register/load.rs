@@ -223,6 +223,7 @@ fn admit(id: &str, resource: u64, policy: &Arc<Policy>, attempt: AttemptId, at: 
         policy: Arc::clone(policy),
         request: Arc::new(request(id)),
         conditional: false,
+        lease: fencepost::protocol::lease::LeaseFacts::unknown(),
         attempt,
         at,
         reserved: true,

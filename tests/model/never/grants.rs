@@ -1,20 +1,21 @@
 //! What must never be granted: an admission, a resend.
 
-use fencepost::protocol::operation::{AttemptEnd, Operation, State};
+use fencepost::protocol::operation::{AttemptEnd, Operation, Parked, State};
 use fencepost::protocol::outcome::{Provenance, Verdict};
-use fencepost::protocol::policy::{IfOlderUnsettled, Ownership, PerGeneration};
+use fencepost::protocol::policy::{FencePolicy, IfOlderUnsettled, Ownership, PerGeneration};
 
 use super::super::register::{attempt_id, form_of};
 use super::super::scenario::{Call, Scenario, TICK_MS};
 use super::super::world::{Name, Packet, Proof, Task, Try, Undo, World};
 use super::answers::repeats;
+use super::leases::{is_licensed, is_owner};
 use super::{Judged, Position, Violation, deduplicates, is_acting, is_listening, never};
 
 /// An admission was granted to `call`; its attempt is the last of `after`.
 pub fn admitted(scenario: &Scenario, before: &World, after: &World, call: &Call) -> Judged {
     let attempt = last(after);
     let name = attempt.name;
-    never(!reserved(before, scenario, call), || {
+    never(!reserved(before, call), || {
         format!("{name} was admitted without a connection")
     })?;
     let twice = |known: &Try| (known.instance, known.number) == (attempt.instance, attempt.number);
@@ -32,8 +33,10 @@ pub fn admitted(scenario: &Scenario, before: &World, after: &World, call: &Call)
         token_is_good(scenario, before, after, call, attempt)?;
         generation_is_free(before, call, attempt)?;
         nothing_older_is_unsettled(before, call, attempt)?;
-        let require = call.policy.fence.map(|fence| fence.require);
-        is_owner(scenario, before, require, attempt)?;
+        let current = |fence: FencePolicy| fence.require == Ownership::Current;
+        if call.policy.fence.is_some_and(current) {
+            is_owner(before, attempt)?;
+        }
     }
     repeats_nothing(before, call, attempt)?;
     never(before.seen.twins.contains(&name), || {
@@ -84,9 +87,8 @@ fn last(world: &World) -> &Try {
     world.tries.last().unwrap()
 }
 
-fn reserved(before: &World, scenario: &Scenario, call: &Call) -> bool {
-    let index = scenario.calls.iter().position(|it| std::ptr::eq(it, call));
-    index.is_some_and(|index| before.calls[index].grants > 0)
+fn reserved(before: &World, call: &Call) -> bool {
+    before.calls[usize::from(call.index)].grants > 0
 }
 
 /// The intent, with its attempt, is on disk before anything is sent.
@@ -237,33 +239,6 @@ fn nothing_older_is_unsettled(before: &World, call: &Call, attempt: &Try) -> Jud
     Ok(())
 }
 
-fn is_owner(
-    scenario: &Scenario,
-    before: &World,
-    require: Option<Ownership>,
-    attempt: &Try,
-) -> Judged {
-    let is_proxy = |instance: &u8| *instance == attempt.instance;
-    let proxy = before.proxies.iter().position(is_proxy);
-    match require {
-        None | Some(Ownership::NotOlder) => Ok(()),
-        Some(Ownership::Current) => {
-            let until = scenario
-                .leases
-                .iter()
-                .find(|(knows, _)| Some(usize::from(*knows)) == proxy)
-                .map(|(_, until)| *until);
-            let name = attempt.name;
-            let live = until.is_some_and(|until| until > u64::from(attempt.at) * TICK_MS);
-            never(!live, || {
-                format!("{name} was admitted without a live lease")
-            })?;
-            let beyond = until.is_some_and(|until| u64::from(attempt.dispatch_by) > until);
-            never(beyond, || format!("{name} could leave after its lease"))
-        }
-    }
-}
-
 /// Never two attempts at once; at most one where the upstream cannot deduplicate.
 fn alone(scenario: &Scenario, before: &World, attempt: &Try, deduplicates: bool) -> Judged {
     let name = attempt.name;
@@ -293,7 +268,10 @@ pub fn resent(scenario: &Scenario, before: &World, after: &World, attended: bool
         return Err(Violation(format!("{name} was resent, and is not there")));
     };
     let operation = &record.operation;
-    let may_need = operation.state.is_in_doubt() || (attended && operation.state.is_unsettled());
+    let waits_for_owner = operation.state == State::NeedsAttention(Parked::NotCurrent);
+    let may_need = operation.state.is_in_doubt()
+        || (attended && operation.state.is_unsettled())
+        || (waits_for_owner && before.licences.iter().any(|(_, it)| *it == name));
     never(!may_need, || {
         format!("{name} was resent though it is {}", operation.state.word())
     })?;
@@ -311,7 +289,11 @@ pub fn resent(scenario: &Scenario, before: &World, after: &World, attended: bool
     alone(scenario, before, attempt, deduplicates(scenario, name))?;
     keeps_order(before, attempt)?;
     leaves_in_time(scenario, before, attempt)?;
-    is_owner(scenario, before, Some(operation.require), attempt)
+    if operation.require == Ownership::Current {
+        is_owner(before, attempt)?;
+        is_licensed(before, attempt, attended)?;
+    }
+    Ok(())
 }
 
 /// What is sent again by itself, and by nobody's word.

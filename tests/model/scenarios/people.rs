@@ -2,13 +2,13 @@
 //!
 //! What only a person may have sent is sent for him; order, the key's lifetime and the lease bind him too.
 
-use fencepost::protocol::policy::Ownership;
 use fencepost::protocol::steps::{SettleStep, Steps};
 use fencepost::protocol::time::Millis;
 
 use super::super::scenario::{
     Budget, Call, Scenario, TICK_MS, asked, idempotent, opaque, question, undone,
 };
+use super::leases::owner;
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -49,9 +49,7 @@ fn only_asked() -> Scenario {
     look.within = Millis(2 * TICK_MS);
     let look = SettleStep::LookUp(look);
     settle.steps = Steps::new([look].into_iter().chain(resend).collect()).unwrap();
-    let call = Call::new("Alice", 'a', 1)
-        .settle(settle)
-        .fence(|fence| fence.require = Ownership::Current);
+    let call = Call::new("Alice", 'a', 1).settle(settle).owned(0);
     let about = "what who has no lease gave up is asked after again, and sent only for a person";
     Scenario::new("taken up, not sent", about, vec![call])
         .horizon(3)
@@ -64,7 +62,7 @@ fn only_asked() -> Scenario {
         })
         .with(|scenario| {
             scenario.proxies = 2;
-            scenario.leases = vec![(0, TICK_MS * 7 / 2)];
+            scenario.holders = vec![owner("Alice", 0, TICK_MS * 7 / 2)];
             scenario.stale_plans = true;
         })
 }
@@ -136,7 +134,7 @@ fn sent_within_the_lifetime() -> Scenario {
 }
 
 fn sent_by_the_owner() -> Scenario {
-    let call = Call::new("Alice", 'a', 1).fence(|fence| fence.require = Ownership::Current);
+    let call = Call::new("Alice", 'a', 1).owned(0);
     let about = "who needs a lease needs it also for a person";
     Scenario::new("sent under a lease", about, vec![call])
         .horizon(3)
@@ -145,7 +143,7 @@ fn sent_by_the_owner() -> Scenario {
             sends: 2,
             ..Budget::default()
         })
-        .with(|scenario| scenario.leases = vec![(0, TICK_MS * 3 / 2)])
+        .with(|scenario| scenario.holders = vec![owner("Alice", 0, TICK_MS * 3 / 2)])
 }
 
 fn opaque_is_sent_for_nobody() -> Scenario {

@@ -1,9 +1,9 @@
 //! Who may act: marks, epochs, sources, acquisitions, leases, cancels.
 
 use fencepost::protocol::ids::FencingToken;
-use fencepost::protocol::policy::{Ownership, SettlePolicy};
+use fencepost::protocol::policy::SettlePolicy;
 
-use super::super::scenario::{Budget, Call, Scenario, TICK_MS, idempotent, opaque};
+use super::super::scenario::{Budget, Call, Scenario, idempotent, opaque};
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -12,7 +12,6 @@ pub(super) fn all() -> Vec<Scenario> {
         epochs(),
         wild(),
         acquisitions(),
-        leases(),
         cancel(),
         cancel_and_reopen(),
         advance("advance, opaque", opaque()),
@@ -87,23 +86,6 @@ fn acquisitions() -> Scenario {
     ];
     let about = "two holders present one token";
     Scenario::new("acquisitions", about, calls).horizon(1)
-}
-
-fn leases() -> Scenario {
-    let current = |call: Call| call.fence(|fence| fence.require = Ownership::Current);
-    let calls = vec![
-        current(Call::new("Alice", 'a', 1).grants(2)),
-        current(Call::new("Bob", 'b', 2).at(1)),
-    ];
-    let about = "Alice's proxy knows her lease for a tick and a half; Bob's knows none";
-    Scenario::new("leases", about, calls)
-        .horizon(4)
-        .budget(Budget {
-            losses: 1,
-            verdicts: 1,
-            ..Budget::default()
-        })
-        .with(|scenario| scenario.leases = vec![(0, TICK_MS * 3 / 2)])
 }
 
 fn cancel() -> Scenario {

@@ -6,7 +6,7 @@ use fencepost::protocol::policy::{IfTwin, Order};
 use fencepost::protocol::rejection::Rejection;
 
 use super::super::never;
-use super::super::register::{admissions, apply, attempt_id, form_of, moment, number_of};
+use super::super::register::{admissions, apply, attempt_id, form_of, live, moment, number_of};
 use super::super::scenario::Call;
 use super::super::world::{CallerState, Instance, Name, Packet, Proof, Record, Repeat, Task, Try};
 use super::{Happened, Step};
@@ -23,8 +23,10 @@ pub(super) struct Beginner {
 
 impl Step<'_> {
     pub(super) fn ask(&mut self, call: u8, queued: bool, lost: bool) -> Happened {
-        let scenario = self.steps.scenario;
-        let asked = &scenario.calls[usize::from(call)];
+        let Some(asked) = self.call(call) else {
+            return Ok(false);
+        };
+        let asked = &asked;
         if lost {
             self.world.left.lost_replies -= 1;
         }
@@ -51,11 +53,21 @@ impl Step<'_> {
         self.admit(asked, beginner, reserved)
     }
 
+    /// As it is asked now: with the token that its holder has. One without a lease has none to send.
+    pub(super) fn call(&self, call: u8) -> Option<Call> {
+        let mut asked = self.steps.scenario.calls[usize::from(call)].clone();
+        if let Some(holder) = asked.held_by {
+            asked.token = Some(Some(self.before.holdings[usize::from(holder)].token?));
+        }
+        Some(asked)
+    }
+
     pub(super) fn admit(&mut self, asked: &Call, beginner: Beginner, reserved: bool) -> Happened {
         let steps = self.steps;
         let attempt = attempt_id(beginner.instance, beginner.number);
         let at = moment(steps.scenario, asked.proxy, beginner.at);
-        let admit = steps.names.admit(asked, attempt, at, reserved);
+        let live = live(self.before, asked.proxy);
+        let admit = steps.names.admit(asked, attempt, at, reserved, live);
         let command = Command::Admit(Box::new(admit));
         let reply = apply(
             &mut self.world,
@@ -85,8 +97,12 @@ impl Step<'_> {
                 }
                 Ok(true)
             }
-            Ruling::Join { key, .. } => {
+            Ruling::Join { key, licenses, .. } => {
                 let joined = Name::of(&key);
+                let licence = (asked.proxy, joined);
+                if licenses && !self.world.licences.contains(&licence) {
+                    self.world.licences.push(licence);
+                }
                 self.say(|| format!("it joins {joined}"));
                 if let (Some(call), Some(_)) = (beginner.call, asked.blind_retry) {
                     self.world.calls[usize::from(call)].state = CallerState::Joined(joined);

@@ -51,6 +51,9 @@ impl Step<'_> {
             }
         }
         world.questions.retain(|question| question.proxy != proxy);
+        world.live[usize::from(proxy)] = None;
+        world.sights[usize::from(proxy)] = None;
+        world.licences.retain(|(at, _)| *at != proxy);
         for (call, caller) in self.steps.scenario.calls.iter().zip(&mut world.calls) {
             let waits = matches!(
                 caller.state,
@@ -104,8 +107,12 @@ impl Step<'_> {
                     at: first.at,
                     lost: false,
                 };
-                let scenario = self.steps.scenario;
-                self.admit(&scenario.calls[usize::from(call)], beginner, true)
+                // Its token may be another by now; the write is the one that it was.
+                let Some(mut asked) = self.call(call) else {
+                    return Ok(false);
+                };
+                asked.token = asked.token.map(|_| first.token);
+                self.admit(&asked, beginner, true)
             }
             Repeat::Find { question, at, .. } => self.bring_in(&question, at),
             Repeat::Void { undo } => self.begin_undo_again(undo),
@@ -148,7 +155,11 @@ impl Step<'_> {
         let planned = plan::plan(
             operation,
             fence,
-            &lease(scenario, proxy),
+            &lease(
+                self.before,
+                proxy,
+                self.before.records[usize::from(record)].name,
+            ),
             &living(self.before, scenario, proxy),
             &moment(scenario, proxy, self.before.now),
         );
@@ -240,6 +251,7 @@ impl Step<'_> {
             dispatch: Millis(TICK_MS),
             overdue_after: Millis(TICK_MS + 9_000),
             attended,
+            lease: lease(self.before, proxy, name),
             at: moment(steps.scenario, proxy, beginner.at),
         };
         let command = Command::Resend(resend);
@@ -253,6 +265,7 @@ impl Step<'_> {
         match reply {
             Reply::Resend(ResendReply::Granted(grant)) => {
                 let index = self.begin(beginner, &grant);
+                self.world.licences.retain(|it| *it != (proxy, name));
                 if beginner.lost {
                     self.world.repeats.push(Repeat::Resend {
                         attempt: index,
@@ -279,6 +292,7 @@ impl Step<'_> {
         let park = Park {
             key: steps.names.key(name),
             fit: true,
+            lease: lease(self.before, proxy, name),
             at: moment(steps.scenario, proxy, self.before.now),
         };
         let command = Command::Park(park);
@@ -383,6 +397,7 @@ impl Step<'_> {
             Steering::Advance => world.seen.cancelled,
         };
         if how != Steering::Reopen {
+            world.seen.owner = None;
             world.seen.closed = world.seen.mark;
             world.seen.cut_off = admissions(world.fences[0].as_ref());
         }
