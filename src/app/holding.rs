@@ -19,7 +19,7 @@ use super::AppError;
 use crate::clock::Clock;
 use crate::config::{Config, OnLoss};
 use crate::lease::claim::{Changes, Claim, Claims};
-use crate::lease::held::Held;
+use crate::lease::held::{CannotHold, Held};
 use crate::lease::own::Own;
 use crate::protocol::time::{BootInstant, Millis};
 
@@ -79,7 +79,10 @@ impl Holding {
             let opened = tokio::task::spawn_blocking(move || {
                 Held::new(&rule, tenant, Arc::new(own), clock, changes)
             });
-            let opened = opened.await.map_err(|_gone| AppError::Random)?;
+            // It fails only with the process, or with a fault of ours.
+            let opened = opened
+                .await
+                .unwrap_or_else(|gone| Err(CannotHold::Gone(gone.to_string())));
             let (one, entry) = opened.map_err(|why| AppError::Lease(name.clone(), why))?;
             if on_loss == OnLoss::Exit {
                 watched.push(Watched {

@@ -48,6 +48,9 @@ pub enum CannotHold {
     /// Its state cannot be kept.
     #[error("its state cannot be kept in {path}", path = .0.display())]
     State(PathBuf, #[source] std::io::Error),
+    /// Whoever looked did not come back.
+    #[error("its state cannot be looked at: {0}")]
+    Gone(String),
 }
 
 /// One lease, and all that is known of its worker.

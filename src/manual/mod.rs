@@ -10,6 +10,7 @@ pub mod expressions;
 pub mod identity;
 pub mod insertion;
 pub mod moving;
+pub mod on_behalf;
 pub mod operations;
 pub mod profiles;
 pub mod register;

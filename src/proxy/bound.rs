@@ -24,8 +24,8 @@ pub(super) struct Bound {
 
 /// What a request may say that came over a connection.
 pub(super) fn stamps_of(extensions: &http::Extensions) -> Stamps {
-    let bound = extensions.get::<Bound>();
-    bound.map(Bound::stamps).unwrap_or_default()
+    let bound = extensions.get::<Arc<Bound>>();
+    bound.map(|bound| bound.stamps()).unwrap_or_default()
 }
 
 /// The ownership that a request was stamped with, if it was.
@@ -63,8 +63,8 @@ impl Bound {
     }
 
     /// Resolves once an acquisition has begun or ended since.
-    pub(super) async fn outlived(&mut self) {
-        self.in_force.changed().await;
+    pub(super) async fn outlived(&self) {
+        self.in_force.clone().changed().await;
     }
 
     /// What a request that comes over it now may say.

@@ -207,7 +207,7 @@ impl Front {
     ) -> Response<Content> {
         let (method, version) = (request.method().clone(), request.version());
         let peer = request.extensions().get::<Peer>().copied();
-        let bound = request.extensions().get::<Bound>().cloned();
+        let bound = request.extensions().get::<Arc<Bound>>().cloned();
         let bound = bound.unwrap_or_default();
         // Whoever does not wait needs somewhere to ask.
         let worker = self.worker_of(peer);

@@ -72,7 +72,7 @@ struct Origin {
 #[derive(Clone)]
 struct Accepted {
     generation: Arc<Generation>,
-    bound: Bound,
+    bound: Arc<Bound>,
 }
 
 /// Accepts until `closing`, then lets the open connections finish the requests they are reading or
@@ -110,7 +110,7 @@ pub(super) async fn serve(
         room: Arc::new(Semaphore::new(CONNECTIONS)),
         connected: 0,
         // Whoever came before anything was looked at is bound to nothing.
-        bound: Bound::to_nothing(&claims),
+        bound: Arc::new(Bound::to_nothing(&claims)),
     };
     loop {
         let accepted = tokio::select! {
@@ -147,7 +147,7 @@ struct Accepting<S> {
     room: Arc<Semaphore>,
     connected: u64,
     /// What those are bound to that are accepted from now on.
-    bound: Bound,
+    bound: Arc<Bound>,
 }
 
 impl<S> Accepting<S>
@@ -164,7 +164,7 @@ where
         let tls = now.behind.tls.clone();
         let accepted = Accepted {
             generation: Arc::clone(&now.connections),
-            bound: self.bound.clone(),
+            bound: Arc::clone(&self.bound),
         };
         self.connected = self.connected.saturating_add(1);
         let peer = Peer {
@@ -183,7 +183,7 @@ where
     /// not know of them yet, so the kernel is asked. `false`: some may wait still.
     fn bind_anew(&mut self, listener: &TcpListener, claims: &Claims) -> bool {
         // Before they are accepted: what changes meanwhile is seen as a change.
-        let next = Bound::now(claims);
+        let next = Arc::new(Bound::now(claims));
         for _ in 0..=CONNECTIONS {
             match SockRef::from(listener).accept() {
                 Ok((socket, address)) => self.accept_waiting(socket, address.as_socket()),
@@ -200,7 +200,7 @@ where
             }
         }
         // Others may wait still: nobody is bound to what is in force before it is known that none does.
-        self.bound = Bound::to_nothing(claims);
+        self.bound = Arc::new(Bound::to_nothing(claims));
         false
     }
 
@@ -273,7 +273,7 @@ async fn secure<S>(
 
 impl Accepted {
     /// Its connection finishes what is under way on it, and takes nothing more.
-    async fn outlived(&mut self) {
+    async fn outlived(&self) {
         tokio::select! {
             () = self.generation.ending() => {}
             () = self.bound.outlived() => {}
@@ -299,7 +299,7 @@ where
     S: Service<Asked, Response = Response<Content>> + Clone + Send + 'static,
     S::Future: Send,
 {
-    let mut accepted = from.accepted.clone();
+    let accepted = from.accepted.clone();
     let service = service_fn(move |request| answer(requests.clone(), (request, from.clone())));
     let mut builder = http1::Builder::new();
     builder

@@ -90,3 +90,6 @@ fn names_another(fence: &Fence, facts: &RequestFacts<'_>, own: &AcquisitionId) -
         Err(missing) => missing.why != WhyMissing::Absent,
     }
 }
+
+#[cfg(test)]
+mod tests;
