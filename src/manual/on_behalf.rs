@@ -49,8 +49,8 @@
 //! # Connections
 //!
 //! A connection carries only the acquisition that was in force when it was accepted; a pooled one could bring what was
-//! begun before. Idle ones are closed whenever an acquisition begins or ends, so that pools open new ones. A request that
-//! waits in the listener's queue while that happens is on the older side.
+//! begun before. Idle ones are closed a moment after an acquisition begins or ends, so that pools open new ones. A request
+//! that waits in the listener's queue while that happens is on the older side.
 //!
 //! # When the sidecar restarts
 //!

@@ -5,6 +5,8 @@
 //! closed politely; a head that does not come in time closes its connection. Nobody's handshake keeps
 //! another caller waiting, and a request comes with the caller that its connection was opened by, and
 //! with no other; to what was put behind the door for callers who are known otherwise it does not come.
+//! A connection is bound to the acquisitions that were in force when it was accepted, and to none if it may have been
+//! opened before them; it is not idle for long once they are in force no more.
 //!
 //! What it does not do: look at requests (`front`), or shake hands (`tls`).
 
@@ -53,6 +55,9 @@ const CONNECTIONS: usize = 10_000;
 
 /// Most requests under way on one listener; waiting ones count.
 const REQUESTS: usize = 4_096;
+
+/// For so long a connection that is idle outlasts the acquisitions that it is bound to.
+const LINGERING: Duration = Duration::from_millis(250);
 
 /// Pause after an accept that failed for want of descriptors or memory.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
@@ -272,11 +277,16 @@ async fn secure<S>(
 }
 
 impl Accepted {
-    /// Its connection finishes what is under way on it, and takes nothing more.
+    /// Its connection finishes what is under way on it, and takes nothing more. Who is just about to send when an
+    /// acquisition begins or ends is given the time to: he gets a whole answer, which says why.
     async fn outlived(&self) {
+        let bound = async {
+            self.bound.outlived().await;
+            tokio::time::sleep(LINGERING).await;
+        };
         tokio::select! {
             () = self.generation.ending() => {}
-            () = self.bound.outlived() => {}
+            () = bound => {}
         }
     }
 }

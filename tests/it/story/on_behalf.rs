@@ -302,19 +302,17 @@ fn a_connection_never_carries_a_later_token() {
         ..Wanted::default()
     };
     let sidecar = Sidecar::start(&upstream, &wanted);
+    // It has begun to ask: nobody closes it before it has.
     let open = || {
-        let stream = TcpStream::connect(sidecar.proxy.address()).unwrap();
+        let mut stream = TcpStream::connect(sidecar.proxy.address()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let begin = b"POST /accounts/1/payments HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n";
+        stream.write_all(begin).unwrap();
         stream
     };
-    let finish = |mut stream: TcpStream, key: &str| {
-        let request = format!(
-            "POST /accounts/1/payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: {key}\r\nContent-Length: 2\r\n\r\n{{}}"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+    let ask = |stream: &mut TcpStream, key: &str| {
+        let rest = format!("Idempotency-Key: {key}\r\n\r\n{{}}");
+        stream.write_all(rest.as_bytes()).unwrap();
     };
     let before_all = open();
     write(&sidecar.path("start"), "one");
@@ -326,17 +324,18 @@ fn a_connection_never_carries_a_later_token() {
     write(&sidecar.path("start"), "two");
     sidecar.until_token("2");
     until("it is paid", || sidecar.pay("c").send().status == 201);
-    for (stream, key) in [(before_all, "d"), (of_the_first, "e")] {
-        // Both are closed by the one who answers.
-        let answer = finish(stream, key);
+    for (mut stream, key) in [(before_all, "d"), (of_the_first, "e")] {
+        ask(&mut stream, key);
+        // Closed by the one who answers.
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 412 "), "{key}: {answer}");
         assert!(answer.contains("lease-lost"), "{key}: {answer}");
     }
     assert_eq!(upstream.effects().len(), 3);
     // One that was used and is idle is closed, so that whoever keeps it for later opens another.
     let mut idle = open();
-    let request = "POST /accounts/1/payments HTTP/1.1\r\nHost: x\r\nIdempotency-Key: f\r\nContent-Length: 2\r\n\r\n{}";
-    idle.write_all(request.as_bytes()).unwrap();
+    ask(&mut idle, "f");
     let mut some = [0; 12];
     idle.read_exact(&mut some).unwrap();
     assert_eq!(&some, b"HTTP/1.1 201");
