@@ -77,7 +77,7 @@ impl Default for Changes {
 
 impl Changes {
     /// Tells whoever looked before.
-    pub(super) fn tell(&self) {
+    pub fn tell(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }
 }

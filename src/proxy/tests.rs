@@ -45,6 +45,7 @@ use crate::wire::stamp::Stamps;
 mod callers;
 mod classes;
 mod commits;
+mod on_behalf;
 mod oversized;
 mod races;
 mod settled;

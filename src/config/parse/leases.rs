@@ -248,8 +248,8 @@ fn judge_effects(field: &Field<'_>, resource: &ResourceName, upstreams: &[Arc<Up
             acts = true;
             if fence.source.as_str() != OWN_SOURCE {
                 field.error(format!(
-                    "an effect of `{}` may act on it (`{}`), and takes its tokens from `{}`: write `token: {{ source: \
-                     {OWN_SOURCE} }}` there",
+                    "an effect of `{}` may act on it (`{}`), and takes its tokens from `{}`: write \
+                     `source: {OWN_SOURCE}` in its `token`",
                     upstream.name,
                     fence.resource.written(),
                     fence.source

@@ -11,7 +11,7 @@ const HTTP: &str = "{ http: \"http://127.0.0.1:8080/healthz\", identity: { heade
 /// With a fence whose tokens come from there, and these leases.
 fn file(source: &str, leases: &str) -> String {
     let fence = format!(
-        "        fence: {{ resource: \"r:{{path.id}}\", token: {{ source: {source} }} }}\n"
+        "        fence: {{ resource: \"r:{{path.id}}\", token: {{ header: T, source: {source} }} }}\n"
     );
     format!("{}leases:\n{leases}\n", effect(&fence))
 }

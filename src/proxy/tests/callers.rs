@@ -193,6 +193,15 @@ async fn served(bench: Bench) -> SocketAddr {
 }
 
 async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
+    served_for(bench, Claims::default(), closing).await
+}
+
+/// The same on behalf of its callers.
+pub(super) async fn served_for(
+    bench: Bench,
+    claims: Claims,
+    closing: CancellationToken,
+) -> SocketAddr {
     let (observer, _judge) = crate::observe::judge::open(
         bench.dispatcher.register.clone(),
         bench.dispatcher.clock.clone(),
@@ -216,7 +225,7 @@ async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
         tls: None,
     };
     let in_force = Live::new(Arc::new(InForce::first(behind, &closing)));
-    let serving = listener::serve(socket, in_force, Claims::default(), closing);
+    let serving = listener::serve(socket, in_force, claims, closing);
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     tokio::spawn(serving);
     address

@@ -81,7 +81,7 @@ fn refused(mode: TokenMode, stamps: &Stamps, fields: &[(&str, &str)]) -> Row {
 fn what_carries_no_token_gets_that_of_the_ownership() {
     let identified = asked(TokenMode::Require, &owned("r:1"), &[]).unwrap();
     assert!(identified.stamped);
-    assert_eq!(identified.key.id.as_str(), "pay:1:2:7");
+    assert_eq!(identified.key.id.as_str(), "pay:1:2%3A7");
     let presented = identified.presented.unwrap();
     assert_eq!(
         presented.token,
