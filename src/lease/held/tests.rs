@@ -409,7 +409,9 @@ async fn after_a_suspend_it_is_over_before_anybody_ran() {
 #[tokio::test]
 async fn an_answer_after_the_end_counts_as_loss() {
     let mut bench = Bench::owning().await;
-    bench.source.is().fates.push_back(Fate::Late(TTL));
+    // After the end of what is owned, and before the end of what the answer grants.
+    let late = Fate::Late(Millis(25_000));
+    bench.source.is().fates.push_back(late);
     bench.pass(Millis(THIRD.0 + EVERY.0)).await;
     assert!(bench.is_lost(), "{:?}", bench.claim());
     assert_eq!(bench.source.is().renewals, 1, "it was done all the same");
