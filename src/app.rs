@@ -181,6 +181,16 @@ struct Starting {
     metrics: Metrics,
 }
 
+impl Starting {
+    fn new(instance: InstanceId, clock: &Clock, metrics: &Metrics) -> Self {
+        Self {
+            instance,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+        }
+    }
+}
+
 /// An instance whose listeners are bound.
 pub struct Instance {
     register: Register,
@@ -212,16 +222,13 @@ impl Instance {
         let clock = Clock::system().map_err(AppError::Clock)?;
         let instance = random_instance()?;
         let metrics = Metrics::new();
-        let starting = Starting {
-            instance,
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-        };
+        let starting = Starting::new(instance, &clock, &metrics);
         let opened = register::open(&config, accept_restored, starting).await?;
         let fingerprint_key = FingerprintKey::new(&opened.fingerprint_key);
         let register = Register::new(opened.backend);
         let supervisor = Supervisor::default();
         let dispatcher = Dispatcher {
+            leases: Own::new(register.clone(), clock.clone()),
             register: register.clone(),
             clock: clock.clone(),
             waiters: Waiters::default(),
@@ -230,7 +237,6 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
             arrivals: crate::dispatch::arrivals::Arrivals::default(),
-            leases: Own::new(register.clone(), clock.clone()),
         };
         let holding = Holding::open(&config, &dispatcher.leases, &clock).await?;
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
@@ -326,36 +332,21 @@ impl Instance {
             () = reloader.watch() => None,
             lost = holders.lost() => Some(lost),
         };
-        let drain = lost
-            .as_ref()
-            .map_or(in_force.drain(), |lost| lost.left().min(in_force.drain()));
-        tracing::info!(
-            under_way = self.supervisor.under_way(),
-            "draining: no new effect is admitted"
-        );
-        self.supervisor.begin_drain();
-        tokio::select! {
-            drained = self.supervisor.drained(drain) => {
-                if !drained {
-                    tracing::warn!(
-                        under_way = self.supervisor.under_way(),
-                        "the drain is over; what is in flight will be UNCERTAIN at the next start"
-                    );
-                }
-            }
-            () = hurry => tracing::warn!("told twice to stop: not waiting any longer"),
-        }
-        self.supervisor.end_drain();
+        let at_most = match &lost {
+            Some(lost) => lost.left().min(in_force.drain()),
+            None => in_force.drain(),
+        };
+        drain(&self.supervisor, at_most, hurry).await;
         closing.cancel();
         let all_closed = async { while served.join_next().await.is_some() {} };
         let doors_closed = in_force.doors.close(LAST_ANSWERS);
         let all_closed = tokio::time::timeout(LAST_ANSWERS, all_closed);
         let (_slow_readers, ()) = tokio::join!(all_closed, doors_closed);
+        holders.end(self.supervisor.under_way() == 0).await;
         keeping.shutdown().await;
         if let Some(directory) = &state {
             observe::file::keep_last(&counts, directory);
         }
-        holders.end(self.supervisor.under_way() == 0).await;
         if self.supervisor.under_way() > 0 {
             self.register.read().outlived_by_attempts();
         }
@@ -366,6 +357,27 @@ impl Instance {
             .map_err(AppError::Close)?;
         lost.map_or(Ok(()), |lost| Err(AppError::LeaseLost(lost.name)))
     }
+}
+
+/// Admits nothing new; what is under way is finished, for at most so long.
+async fn drain(supervisor: &Supervisor, at_most: Duration, hurry: impl Future<Output = ()>) {
+    tracing::info!(
+        under_way = supervisor.under_way(),
+        "draining: no new effect is admitted"
+    );
+    supervisor.begin_drain();
+    tokio::select! {
+        drained = supervisor.drained(at_most) => {
+            if !drained {
+                tracing::warn!(
+                    under_way = supervisor.under_way(),
+                    "the drain is over; what is in flight will be UNCERTAIN at the next start"
+                );
+            }
+        }
+        () = hurry => tracing::warn!("told twice to stop: not waiting any longer"),
+    }
+    supervisor.end_drain();
 }
 
 /// What was counted before is gone on from, where it was kept.

@@ -19,9 +19,7 @@ use super::views::{
     Composed, Considered, Explanation, Fingerprint, Named, Operation, Outcome, Token, UpstreamKey,
 };
 use crate::config::{CertificateName, Config, Fence, Means, PrincipalPart, Protect, Upstream};
-use crate::expression::{
-    Member, Missing, PathParams, RequestFacts, RequestPath, Template, WhyMissing,
-};
+use crate::expression::{Member, Missing, PathParams, RequestFacts, RequestPath, Template};
 use crate::protocol::command::TokenField;
 use crate::protocol::ids::{AttemptId, FencingToken, InstanceId, Principal, Round};
 use crate::protocol::operation::IdentityOrigin;
@@ -127,18 +125,10 @@ impl Explanation {
         };
         let token = protect.fence.as_ref().map(|fence| fence.token.read(&facts));
         let readable = token.as_ref().and_then(|it| it.as_ref().ok());
-        // One that is there is judged as it is.
-        let stamped = match &token {
-            Some(Err(missing)) if missing.why == WhyMissing::Absent => {
-                stamped::lease(config, protect, &facts)
-            }
-            Some(Ok(_) | Err(_)) | None => None,
-        };
+        let stamped = stamped::lease(config, protect, token.as_ref(), &facts);
+        let own = readable.and_then(|text| FencingToken::parse(text));
         let facts = RequestFacts {
-            token: match stamped {
-                Some(_) => stamped::stand_in(),
-                None => readable.and_then(|text| FencingToken::parse(text)),
-            },
+            token: stamped.map_or(own, |_| stamped::stand_in()),
             ..facts
         };
         self.path = captured(upstream, self.effect.as_deref(), params);

@@ -4,8 +4,10 @@
 //!
 //! What it does not do: ask a sidecar.
 
+use std::borrow::Cow;
+
 use crate::config::{Config, HeldLease, Protect};
-use crate::expression::RequestFacts;
+use crate::expression::{Missing, RequestFacts, WhyMissing};
 use crate::protocol::ids::{AcquisitionId, FencingToken};
 use crate::wire::stamp::{Stamp, Stamps, Token};
 
@@ -14,12 +16,17 @@ pub(super) fn stand_in() -> Option<FencingToken> {
     FencingToken::new(0, 1)
 }
 
-/// The lease that a request would be stamped under.
+/// The lease that a request would be stamped under. `token`: its own; one that is there is judged as it is.
 pub(super) fn lease<'c>(
     config: &'c Config,
     protect: &Protect,
+    token: Option<&Result<Cow<'_, str>, Missing>>,
     facts: &RequestFacts<'_>,
 ) -> Option<&'c HeldLease> {
+    let missing = token?.as_ref().err()?;
+    if missing.why != WhyMissing::Absent {
+        return None;
+    }
     let resource = protect.fence.as_ref()?.resource.render(facts).ok()?;
     let mut leases = config.leases.iter();
     leases.find(|lease| lease.resource.as_str() == resource)

@@ -82,11 +82,19 @@ fn every_sign_of_life_is_read() {
     assert!(json.tells_starts_apart());
 }
 
+fn assert_refused(cases: &[(String, &str)]) {
+    for (text, part) in cases {
+        let problems = refused(text).to_string();
+        assert!(
+            problems.contains(part),
+            "no {part:?} in\n{problems}\nof\n{text}"
+        );
+    }
+}
+
 #[test]
 fn what_cannot_work_is_refused() {
-    let postgres =
-        "register:\n  postgres: { url: \"postgres://u@127.0.0.1/d\" }\n  encryption: none\n";
-    let cases = [
+    assert_refused(&[
         (one("ttl: 30s"), "`alive` is missing"),
         (
             one(&format!("source: etcd, alive: {HTTP}")),
@@ -132,6 +140,14 @@ fn what_cannot_work_is_refused() {
             one("ttl: 3s, alive: { file: /a, every: 900ms, timeout: 200ms }"),
             "a third of `ttl`",
         ),
+    ]);
+}
+
+#[test]
+fn what_does_not_fit_what_is_around_it_is_refused() {
+    let postgres =
+        "register:\n  postgres: { url: \"postgres://u@127.0.0.1/d\" }\n  encryption: none\n";
+    assert_refused(&[
         (
             file(
                 "fencepost",
@@ -159,14 +175,7 @@ fn what_cannot_work_is_refused() {
             format!("{}{postgres}", one(&format!("alive: {HTTP}"))),
             "needs `state`",
         ),
-    ];
-    for (text, part) in cases {
-        let problems = refused(&text).to_string();
-        assert!(
-            problems.contains(part),
-            "no {part:?} in\n{problems}\nof\n{text}"
-        );
-    }
+    ]);
 }
 
 #[test]

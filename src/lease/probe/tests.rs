@@ -33,8 +33,8 @@ async fn seen(
     Sign::Http { url, identity }.look(BOOT).await
 }
 
-fn header() -> Option<StartIdentity> {
-    Some(StartIdentity::Header(HeaderName::from_static("x-started")))
+fn header() -> StartIdentity {
+    StartIdentity::Header(HeaderName::from_static("x-started"))
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn an_answer_counts_with_what_tells_its_start_and_not_without() {
     const GOOD: &str =
         "HTTP/1.1 200 OK\r\nX-Started: one\r\nContent-Length: 12\r\n\r\n{\"a\":{\"b\":1}";
     assert_eq!(seen(GOOD, None).await, Ok(None));
-    assert_eq!(seen(GOOD, header()).await, Ok(Some(Start::of("one"))));
+    assert_eq!(seen(GOOD, Some(header())).await, Ok(Some(Start::of("one"))));
     let json = Some(StartIdentity::Json("/a/b".to_owned()));
     let whole = "HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"a\":{\"b\":1}}";
     assert_eq!(seen(whole, json.clone()).await, Ok(Some(Start::of("1"))));
@@ -55,7 +55,7 @@ async fn an_answer_counts_with_what_tells_its_start_and_not_without() {
         "HTTP/1.1 503 Busy\r\nX-Started: one\r\nContent-Length: 0\r\n\r\n",
         "",
     ] {
-        assert!(seen(bad, header()).await.is_err(), "{bad}");
+        assert!(seen(bad, Some(header())).await.is_err(), "{bad}");
     }
 }
 
