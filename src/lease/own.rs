@@ -310,9 +310,9 @@ impl Line {
     /// The first sight counts.
     fn see(&self, sight: Sight) {
         let mut seen = self.seen();
-        let is_new = seen.as_ref().is_none_or(|known| {
-            (&known.acquisition, known.renewals) != (&sight.acquisition, sight.renewals)
-        });
+        let is_new = seen
+            .as_ref()
+            .is_none_or(|known| (known.token, known.renewals) != (sight.token, sight.renewals));
         if is_new {
             *seen = Some(sight);
         }
