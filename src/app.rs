@@ -11,6 +11,7 @@
 
 pub mod direct;
 mod gateways;
+mod holding;
 mod listeners;
 pub mod moving;
 mod register;
@@ -41,6 +42,7 @@ use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::Turnstile;
 use crate::dispatch::waiters::{Ended, Waiters};
+use crate::lease::held::CannotHold;
 use crate::lease::own::Own;
 use crate::observe;
 use crate::observe::counts::Counts;
@@ -59,6 +61,8 @@ use crate::upstream::EndpointError;
 use crate::wire::body::BodyBudget;
 use crate::wire::fingerprint::FingerprintKey;
 
+use holding::Holding;
+pub use holding::LEASE_LOST;
 use listeners::Listeners;
 use register::Keeper;
 use reload::Reloader;
@@ -133,6 +137,12 @@ pub enum AppError {
     /// The operators' listener cannot be bound.
     #[error("the operators' listener cannot be opened")]
     Admin(#[source] BindError),
+    /// A lease on behalf of the worker cannot be held.
+    #[error("the lease `{0}` cannot be held")]
+    Lease(String, #[source] CannotHold),
+    /// One was lost whose loss ends the process.
+    #[error("the lease `{0}` is lost, and the config says to end with it (`on_loss: exit`)")]
+    LeaseLost(String),
     /// The register did not close cleanly.
     #[error("the register did not close cleanly")]
     Close(#[source] StoreError),
@@ -171,6 +181,16 @@ struct Starting {
     metrics: Metrics,
 }
 
+impl Starting {
+    fn new(instance: InstanceId, clock: &Clock, metrics: &Metrics) -> Self {
+        Self {
+            instance,
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+        }
+    }
+}
+
 /// An instance whose listeners are bound.
 pub struct Instance {
     register: Register,
@@ -182,6 +202,7 @@ pub struct Instance {
     /// And where it is kept; `None`: it is not.
     report: (Counts, Option<PathBuf>),
     reloader: Reloader,
+    holding: Holding,
     listeners: Listeners,
     routers: Vec<(TcpListener, axum::Router)>,
 }
@@ -201,11 +222,7 @@ impl Instance {
         let clock = Clock::system().map_err(AppError::Clock)?;
         let instance = random_instance()?;
         let metrics = Metrics::new();
-        let starting = Starting {
-            instance,
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-        };
+        let starting = Starting::new(instance, &clock, &metrics);
         let opened = register::open(&config, accept_restored, starting).await?;
         let fingerprint_key = FingerprintKey::new(&opened.fingerprint_key);
         let register = Register::new(opened.backend);
@@ -222,6 +239,7 @@ impl Instance {
             leases: Own::new(register.clone(), clock.clone())
                 .reporting(metrics.clone(), supervisor.effects()),
         };
+        let holding = Holding::open(&config, &dispatcher.leases, &clock).await?;
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
@@ -237,7 +255,7 @@ impl Instance {
             bodies,
             observer.clone(),
         );
-        let doors = Doors::default();
+        let doors = Doors::new(holding.claims());
         let listeners = Listeners::of(&config, &doors).await?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
         let reloader = Reloader::new(reload::Inner {
@@ -263,6 +281,7 @@ impl Instance {
             judge,
             report: (observer.counts().clone(), state),
             reloader,
+            holding,
             listeners,
             routers,
         })
@@ -292,6 +311,7 @@ impl Instance {
             });
         }
         self.reconciler.start();
+        let mut holders = self.holding.begin(&in_force.dispatcher.clock);
         // Until the end: what is recorded while draining goes to the witness too.
         let (keeper, metrics) = (self.keeper, self.metrics);
         let mut keeping = JoinSet::new();
@@ -308,32 +328,22 @@ impl Instance {
         let first_look = reloader.clone();
         self.supervisor
             .background(async move { first_look.warn_of_changes().await });
-        tokio::select! {
-            () = stop => {}
-            () = reloader.watch() => {}
-        }
-        tracing::info!(
-            under_way = self.supervisor.under_way(),
-            "draining: no new effect is admitted"
-        );
-        self.supervisor.begin_drain();
-        tokio::select! {
-            drained = self.supervisor.drained(in_force.drain()) => {
-                if !drained {
-                    tracing::warn!(
-                        under_way = self.supervisor.under_way(),
-                        "the drain is over; what is in flight will be UNCERTAIN at the next start"
-                    );
-                }
-            }
-            () = hurry => tracing::warn!("told twice to stop: not waiting any longer"),
-        }
-        self.supervisor.end_drain();
+        let lost = tokio::select! {
+            () = stop => None,
+            () = reloader.watch() => None,
+            lost = holders.lost() => Some(lost),
+        };
+        let at_most = match &lost {
+            Some(lost) => lost.left().min(in_force.drain()),
+            None => in_force.drain(),
+        };
+        drain(&self.supervisor, at_most, hurry).await;
         closing.cancel();
         let all_closed = async { while served.join_next().await.is_some() {} };
         let doors_closed = in_force.doors.close(LAST_ANSWERS);
         let all_closed = tokio::time::timeout(LAST_ANSWERS, all_closed);
         let (_slow_readers, ()) = tokio::join!(all_closed, doors_closed);
+        holders.end(self.supervisor.under_way() == 0).await;
         keeping.shutdown().await;
         if let Some(directory) = &state {
             observe::file::keep_last(&counts, directory);
@@ -341,8 +351,34 @@ impl Instance {
         if self.supervisor.under_way() > 0 {
             self.register.read().outlived_by_attempts();
         }
-        self.register.read().close().await.map_err(AppError::Close)
+        self.register
+            .read()
+            .close()
+            .await
+            .map_err(AppError::Close)?;
+        lost.map_or(Ok(()), |lost| Err(AppError::LeaseLost(lost.name)))
     }
+}
+
+/// Admits nothing new; what is under way is finished, for at most so long.
+async fn drain(supervisor: &Supervisor, at_most: Duration, hurry: impl Future<Output = ()>) {
+    tracing::info!(
+        under_way = supervisor.under_way(),
+        "draining: no new effect is admitted"
+    );
+    supervisor.begin_drain();
+    tokio::select! {
+        drained = supervisor.drained(at_most) => {
+            if !drained {
+                tracing::warn!(
+                    under_way = supervisor.under_way(),
+                    "the drain is over; what is in flight will be UNCERTAIN at the next start"
+                );
+            }
+        }
+        () = hurry => tracing::warn!("told twice to stop: not waiting any longer"),
+    }
+    supervisor.end_drain();
 }
 
 /// What was counted before is gone on from, where it was kept.
@@ -410,7 +446,8 @@ async fn bind_routers(
     }
     if let Some(address) = config.worker {
         let socket = bind("workers".to_owned(), address).await?;
-        routers.push((socket, worker::router(api.clone())));
+        let claims = parts.doors.claims().clone();
+        routers.push((socket, worker::router(api.clone(), claims)));
     }
     if let Some(address) = config.health {
         let socket = bind("health".to_owned(), address).await?;

@@ -209,7 +209,10 @@ impl OwnedView {
     }
 }
 
-fn named(api: &Api, path: Result<Path<String>, PathRejection>) -> Result<ResourceKey, Problem> {
+pub(super) fn named(
+    api: &Api,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<ResourceKey, Problem> {
     let name = parts(path)?;
     Ok(key_of(api, &name))
 }

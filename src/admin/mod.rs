@@ -15,6 +15,7 @@ mod epoch;
 pub mod health;
 pub mod in_force;
 mod leases;
+mod on_behalf;
 mod operations;
 pub mod problem;
 pub mod reload;

@@ -6,7 +6,7 @@
 //! What it does not do: sell leases as locks: whoever loses one is refused by the fence.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, Path, Query, Request, State};
 use axum::http::header;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -16,22 +16,41 @@ use axum::{Json, Router};
 use super::access;
 use super::api::{Api, asked, no_such_method, no_such_path, parts};
 use super::leases;
+use super::on_behalf;
 use super::operations::{self, Which};
 use super::problem::Problem;
 use super::resources;
 use super::views::OperationView;
+use crate::lease::claim::Claims;
 
 /// Longest body of a request, in bytes.
 const BODY_LIMIT: usize = 64 << 10;
 
+/// What the workers' listener needs.
+#[derive(Clone)]
+pub(super) struct Workers {
+    pub(super) api: Api,
+    pub(super) claims: Claims,
+}
+
+impl FromRef<Workers> for Api {
+    fn from_ref(workers: &Workers) -> Self {
+        workers.api.clone()
+    }
+}
+
 /// The routes of the workers' listener.
-pub fn router(api: Api) -> Router {
+pub fn router(api: Api, claims: Claims) -> Router {
     let v1 = Router::new()
         .route("/leases/acquire", post(leases::acquire_all))
         .route("/leases/{resource}", get(leases::show))
         .route("/leases/{resource}/acquire", post(leases::acquire))
         .route("/leases/{resource}/renew", post(leases::renew))
         .route("/leases/{resource}/release", post(leases::release))
+        .route(
+            "/leases/{resource}/acknowledge",
+            post(on_behalf::acknowledge),
+        )
         .route("/operations/{upstream}/{id}", get(operation))
         .route("/resources/{name}", get(resources::show));
     Router::new()
@@ -40,7 +59,7 @@ pub fn router(api: Api) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn(from_here))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .with_state(api)
+        .with_state(Workers { api, claims })
 }
 
 /// `GET /v1/operations/{upstream}/{id}`: while it is not settled, when to ask again.

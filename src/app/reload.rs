@@ -372,6 +372,7 @@ fn fixed(before: &Config, after: &Config) -> Vec<String> {
         ),
         ("health.address", before.health != after.health),
         ("worker.address", before.worker != after.worker),
+        ("leases", before.leases != after.leases),
     ];
     let changed = all.into_iter().filter(|(_, is_changed)| *is_changed);
     changed

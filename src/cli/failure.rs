@@ -1,6 +1,6 @@
 //! What can go wrong with a command, and its exit code.
 //!
-//! What always holds: 1 refused, 2 usage, 3 unreachable; the message says what to do next.
+//! What always holds: 1 refused, 2 usage, 3 unreachable, 4 a lease was lost that the process was to end with; the message says what to do next.
 //!
 //! What it does not do: log. A command's user reads standard error.
 
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use super::table::{clean, clean_lines, shell_word};
 use crate::admin::client::ClientError;
 use crate::admin::problem::Details;
-use crate::app::AppError;
+use crate::app::{AppError, LEASE_LOST};
 use crate::config::Problems;
 use crate::telemetry::errors::chain;
 
@@ -35,6 +35,9 @@ pub enum Failure {
     /// The register cannot be had, or not be copied.
     #[error(transparent)]
     Register(#[from] AppError),
+    /// `serve` ended with the lease that it held.
+    #[error(transparent)]
+    LeaseLost(AppError),
     /// There is no runtime to be had.
     #[error("the system gives no threads or no event queue")]
     Runtime(#[source] io::Error),
@@ -57,6 +60,7 @@ impl Failure {
             | Self::Usage(_)
             | Self::Service(_)
             | Self::Register(_)
+            | Self::LeaseLost(_)
             | Self::Runtime(_) => {
                 complain(&chain(self).to_string());
             }
@@ -69,6 +73,7 @@ impl Failure {
         match self {
             Self::Client(ClientError::Unreachable { .. } | ClientError::NotUnderstood { .. }) => 3,
             Self::Client(ClientError::Address { .. } | ClientError::Token) | Self::Usage(_) => 2,
+            Self::LeaseLost(_) => LEASE_LOST,
             Self::Client(ClientError::Refused(_))
             | Self::Config(_)
             | Self::Wrong(_)

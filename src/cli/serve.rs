@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use super::Serve;
 use super::failure::Failure;
-use crate::app::Instance;
+use crate::app::{AppError, Instance};
 use crate::config;
 use crate::telemetry::logs;
 
@@ -42,7 +42,10 @@ pub async fn run(serve: &Serve) -> Result<String, Failure> {
         std::future::pending::<std::convert::Infallible>().await
     };
     tokio::select! {
-        served = instance.serve(stop, hurry) => served.map_err(anyhow::Error::from)?,
+        served = instance.serve(stop, hurry) => served.map_err(|why| match why {
+            AppError::LeaseLost(_) => Failure::LeaseLost(why),
+            _ => anyhow::Error::from(why).into(),
+        })?,
         never = reload => match never {},
     }
     Ok(String::new())

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 /// The names of problems that callers of effects are told, as in the documentation.
-pub(crate) const PROBLEMS: [&str; 29] = [
+pub(crate) const PROBLEMS: [&str; 31] = [
     "answer-expired",
     "body-too-large",
     "credential-required",
@@ -24,6 +24,8 @@ pub(crate) const PROBLEMS: [&str; 29] = [
     "idempotency-key-reused",
     "identity-missing",
     "insertion-refused",
+    "lease-held",
+    "lease-lost",
     "lease-not-current",
     "meaning-not-comparable",
     "near-duplicate",

@@ -19,6 +19,7 @@ mod errors;
 mod field;
 mod insertion;
 mod inside;
+mod leases;
 mod parse;
 mod problems;
 mod profile;
@@ -44,6 +45,7 @@ pub(crate) use errors::{PROBLEMS, RETRIES};
 pub use insertion::{
     IfPresent, Insert, KeyFormat, KeyRule, ReferencePart, ReferenceRule, Signed, Slot,
 };
+pub use leases::{Alive, HeldLease, OnLoss, Sign, StartIdentity};
 pub use problems::{Problem, Problems, Severity, Warnings};
 pub use profile::{ProfileText, profiles};
 pub use scalar::{millis as duration, pause};

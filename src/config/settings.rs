@@ -20,6 +20,7 @@ use super::database::DatabaseUrl;
 use super::encryption::EncryptionKey;
 use super::errors::ErrorShape;
 use super::insertion::{self, Insert, KeyRule};
+use super::leases::HeldLease;
 use super::secret::Secret;
 use crate::expression::{
     Member, Missing, PathParams, PathTemplate, RequestFacts, RequestPath, Template, WhyMissing,
@@ -44,6 +45,8 @@ pub struct Config {
     pub worker: Option<SocketAddr>,
     /// In the order of the file; ids, names and addresses are distinct.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// Leases that are held on behalf of the worker; names and resources are distinct.
+    pub leases: Vec<HeldLease>,
     /// Limits of the whole process.
     pub limits: Limits,
     /// How long an answer is held back for its record to commit.

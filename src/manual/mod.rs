@@ -11,6 +11,7 @@ pub mod identity;
 pub mod insertion;
 pub mod leases;
 pub mod moving;
+pub mod on_behalf;
 pub mod operations;
 pub mod profiles;
 pub mod register;

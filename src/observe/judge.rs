@@ -293,6 +293,7 @@ fn identified_here(seen: &Seen, body: Bytes) -> Result<Identified, Unidentified>
         body,
         caller: &seen.caller,
         first_attempt: seen.attempt,
+        stamps: &seen.stamps,
     };
     identify(scope, effect)
 }

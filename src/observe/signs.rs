@@ -79,6 +79,8 @@ fn lacking(fault: &Fault) -> Option<Finding> {
         | Fault::OutcomeUncertain { .. }
         | Fault::UpstreamUnreachable
         | Fault::StoreUnavailable
+        | Fault::LeaseHeld { .. }
+        | Fault::LeaseLost { .. }
         | Fault::DispatchExpired => return None,
     };
     Some(Finding::Lacking(member.into()))

@@ -25,6 +25,7 @@ use crate::wire::body::BodyBudget;
 use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::overheard::{Ear, Heard};
+use crate::wire::stamp::Stamps;
 
 /// Most requests that are watched at once.
 const MOST: usize = 4_096;
@@ -67,6 +68,8 @@ pub struct Seen {
     pub head: Parts,
     /// Who sent it.
     pub caller: Caller,
+    /// What is held on its sender's behalf.
+    pub stamps: Stamps,
     /// The attempt that it would be.
     pub attempt: AttemptId,
     /// When it came.

@@ -24,6 +24,7 @@ use super::front::{Content, Front};
 use super::listener;
 use super::tls::InboundTls;
 use crate::dispatch::live::Live;
+use crate::lease::claim::Claims;
 use crate::protocol::ids::UpstreamId;
 use crate::wire::caller::Caller;
 
@@ -32,6 +33,7 @@ use crate::wire::caller::Caller;
 pub struct Doors {
     open: Mutex<Vec<Door>>,
     listeners: TaskTracker,
+    claims: Claims,
 }
 
 /// Where a door is, by the config.
@@ -104,6 +106,19 @@ impl Face {
 }
 
 impl Doors {
+    /// None yet. `claims`: what is held on behalf of those who come in by them.
+    pub fn new(claims: Claims) -> Self {
+        Self {
+            claims,
+            ..Self::default()
+        }
+    }
+
+    /// What is held on behalf of those who come in by them.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
     /// Is one open there?
     pub fn is_open(&self, place: &Place) -> bool {
         self.open().iter().any(|door| door.place.is_at(place))
@@ -117,7 +132,8 @@ impl Doors {
             in_force: Live::new(Arc::new(InForce::first(behind, &closing))),
             closing,
         };
-        let served = listener::serve(socket, door.in_force.clone(), door.closing.clone());
+        let (in_force, closing) = (door.in_force.clone(), door.closing.clone());
+        let served = listener::serve(socket, in_force, self.claims.clone(), closing);
         self.listeners.spawn(served);
         self.open().push(door);
     }

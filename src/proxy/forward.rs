@@ -13,6 +13,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::Either;
 use hyper::body::Incoming;
 
+use super::bound::stamps_of;
 use super::front::{Content, Front};
 use crate::config::{Mode, Protect};
 use crate::expression::PathParams;
@@ -55,6 +56,7 @@ impl Front {
         protect: Arc<Protect>,
         params: PathParams,
     ) -> Response<Content> {
+        let stamps = stamps_of(request.extensions());
         let (head, body) = request.into_parts();
         let headers = hygiene::as_sent(&head.headers, &for_us(&protect));
         let dispatcher = &self.shared.dispatcher;
@@ -68,6 +70,7 @@ impl Front {
             params,
             head: head.clone(),
             caller: caller.clone(),
+            stamps,
             attempt: dispatcher.next_attempt(),
             at: dispatcher.clock.now(),
         });

@@ -14,6 +14,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 
+use super::bound::{Bound, stamps_of};
 use super::detached;
 use super::pipeline::Effect;
 use super::told::{Counted, Teller, Told};
@@ -207,6 +208,8 @@ impl Front {
     ) -> Response<Content> {
         let (method, version) = (request.method().clone(), request.version());
         let peer = request.extensions().get::<Peer>().copied();
+        let bound = request.extensions().get::<Arc<Bound>>().cloned();
+        let bound = bound.unwrap_or_default();
         // Whoever does not wait needs somewhere to ask.
         let worker = self.worker_of(peer);
         let preferred = worker.and_then(|_| prefer::asynchronous(request.headers()));
@@ -248,6 +251,7 @@ impl Front {
             gateway: Arc::clone(&self.gateway),
             protect: Arc::clone(protect),
             teller,
+            stamped: bound.stamped(&identified),
             identified,
             original,
             fingerprints: self.shared.fingerprint_key.clone(),
@@ -342,6 +346,7 @@ impl Front {
             body: body.clone(),
             caller,
             first_attempt,
+            stamps: &stamps_of(&head.extensions),
         };
         let identified = identify(scope, effect)?;
         let params = params.clone();

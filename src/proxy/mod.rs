@@ -1,7 +1,7 @@
 //! The reverse proxy: what stands between a worker and the API it calls.
 //!
 //! What lives here: [`doors`] are opened and closed, `listener` accepts ([`tls`] with a handshake), [`front`] reads a request and chooses its way, `pipeline`
-//! carries an effect out, `joining` waits for somebody else's attempt, `detached` does not wait, `reply` tells the
+//! carries an effect out, with what its connection is `bound` to on behalf of the worker; `joining` waits for somebody else's attempt, `detached` does not wait, `reply` tells the
 //! caller; [`callbacks`] takes what an upstream tells of its own accord.
 //!
 //! What always holds: nothing that matches an effect goes upstream but through the pipeline; whatever
@@ -10,6 +10,7 @@
 //! What it does not do: forward and transparent proxying (their listeners come later and lead to the
 //! same front).
 
+mod bound;
 pub mod callbacks;
 mod detached;
 pub mod doors;
@@ -17,6 +18,7 @@ mod forward;
 pub mod front;
 mod joining;
 mod listener;
+mod patience;
 mod pipeline;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
+use super::bound::Stamped;
 use super::joining::{self, Join, Joined};
+use super::patience::Patience;
 use super::told::{Teller, Told};
 use crate::clock;
 use crate::config::Protect;
@@ -38,9 +40,6 @@ use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{Identified, Original};
 use crate::wire::problem::Fault;
 
-/// How often a request whose connection died before its first byte is admitted again.
-const FRESH_TRIES: u32 = 2;
-
 /// What a request needs on its way.
 pub(super) struct Effect {
     pub(super) dispatcher: Dispatcher,
@@ -50,6 +49,8 @@ pub(super) struct Effect {
     pub(super) teller: Teller,
     /// What the request is.
     pub(super) identified: Identified,
+    /// The ownership that its token is of, where the sidecar holds it on its caller's behalf.
+    pub(super) stamped: Stamped,
     /// What it was read from.
     pub(super) original: Original,
     /// To say in what it differs from the first of its identity.
@@ -225,6 +226,8 @@ impl Effect {
         // Its time runs from here: what waited for a config is not late.
         let (attempt, at) = (self.dispatcher.next_attempt(), self.dispatcher.clock.now());
         let admit = self.identified.admit(attempt, at, connection.is_some());
+        let admit = self.stamped.limit(admit);
+        let admit = admit.map_err(|fault| self.teller.fault(key, &fault))?;
         let granted = self.granted.clone();
         let asked = self.dispatcher.ask(admit, connection, load, names, granted);
         match asked.await {
@@ -473,26 +476,4 @@ enum After {
     Told(Told),
     /// Nothing was sent, and a fresh connection may do better; else this is the answer.
     NothingSent(Told),
-}
-
-/// What a request has used up on its way.
-#[derive(Default)]
-struct Patience {
-    /// Waiting for predecessors.
-    waited: Millis,
-    /// Connections that died before their first byte.
-    dead_connections: u32,
-    /// The record's answer is not enough: it needs a connection.
-    must_reserve: bool,
-    /// For a connection or for others: nothing was sent for it, nor asked that may be.
-    only_waits: bool,
-}
-
-impl Patience {
-    /// Another connection died; is that one too many?
-    fn give_up_on_connections(&mut self) -> bool {
-        self.must_reserve = true;
-        self.dead_connections = self.dead_connections.saturating_add(1);
-        self.dead_connections > FRESH_TRIES
-    }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use tokio::sync::Semaphore;
 
+use super::bound::Stamped;
 use super::pipeline::Effect;
 use super::told::{Teller, Told};
 use crate::clock::Clock;
@@ -39,10 +40,12 @@ use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::identify::{self, Identified, Original, Scope};
 use crate::wire::reply::Reply;
+use crate::wire::stamp::Stamps;
 
 mod callers;
 mod classes;
 mod commits;
+mod on_behalf;
 mod oversized;
 mod races;
 mod settled;
@@ -330,6 +333,7 @@ impl Bench {
             body: body.into(),
             caller: &Caller::default(),
             first_attempt: self.dispatcher.next_attempt(),
+            stamps: &Stamps::default(),
         };
         let identified = identify::identify(scope, effect).unwrap();
         let body = body.into();
@@ -372,6 +376,7 @@ impl Bench {
                 uncertain_status: StatusCode::GATEWAY_TIMEOUT,
             },
             identified,
+            stamped: Stamped::default(),
             original,
             fingerprints: FingerprintKey::new(&[7; 32]),
             names: names.clone(),

@@ -19,16 +19,16 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::caller::Caller;
-use super::canonical::NotCanonical;
 use super::fingerprint::FingerprintKey;
 use super::hygiene::{self, stored_request};
 use super::insertion::{self, Named};
 use super::keys::{self, LONGEST_KEY};
-use super::meaning::{self, Meaningless};
+use super::meaning;
 use super::principal::principal;
-use super::problem::{self, About, Fault, Row};
-use super::reply::Reply;
+use super::problem::{About, Fault};
 use super::route::fence_fields;
+use super::stamp::{Stamps, Token};
+pub use super::unidentified::Unidentified;
 use crate::config::{Fence, KeyFormat, KeyRule, Means, Protect, Upstream};
 use crate::expression::{
     Member, Missing, OperationFacts, PathParams, RequestFacts, Template, WhyMissing,
@@ -72,6 +72,8 @@ pub struct Effect<'a> {
     pub caller: &'a Caller,
     /// The attempt that it would start first: names the operation where nothing else does.
     pub first_attempt: AttemptId,
+    /// What is held on its sender's behalf.
+    pub stamps: &'a Stamps,
 }
 
 /// A request as it came, kept to say in what it differs from the first of its identity.
@@ -102,21 +104,14 @@ pub struct Identified {
     pub blind_retry: Option<Millis>,
     /// The resource and what was presented for it.
     pub presented: Option<Presented>,
+    /// Is what was presented that of a lease on its sender's behalf?
+    pub stamped: bool,
     /// Does it carry its condition to an upstream that checks it?
     pub conditional: bool,
     /// The rules.
     pub policy: Arc<Policy>,
     /// The bytes.
     pub request: Arc<StoredRequest>,
-}
-
-/// Why there is nothing to put to the register.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unidentified {
-    /// Something cannot be had or read.
-    Fault(Fault),
-    /// The identity needs the token, and the token is not there or unreadable.
-    Token(Rejection),
 }
 
 impl Original {
@@ -173,49 +168,6 @@ impl Identified {
     }
 }
 
-impl Unidentified {
-    /// The problem's name.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Fault(fault) => Row::of_fault(fault).name(),
-            Self::Token(rejection) => Row::of_rejection(rejection).name(),
-        }
-    }
-
-    /// What to tell the caller.
-    pub fn reply(&self) -> Reply {
-        match self {
-            Self::Fault(fault) => problem::fault(fault, About::default()),
-            Self::Token(rejection) => problem::refused(rejection, About::default()),
-        }
-    }
-}
-
-impl From<Fault> for Unidentified {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl From<Missing> for Unidentified {
-    fn from(missing: Missing) -> Self {
-        let field = missing.to_string();
-        Self::Fault(Fault::IdentityMissing { field })
-    }
-}
-
-impl From<Meaningless> for Unidentified {
-    fn from(why: Meaningless) -> Self {
-        match why {
-            Meaningless::NotCanonical(NotCanonical(why)) => {
-                let field = why.to_string();
-                Self::Fault(Fault::IdentityMissing { field })
-            }
-            Meaningless::Missing(missing) => missing.into(),
-        }
-    }
-}
-
 /// Finds out what a request is.
 pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unidentified> {
     let Effect { protect, head, .. } = effect;
@@ -234,6 +186,8 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         .fence
         .as_ref()
         .map_or(TokenField::Absent, |fence| token(fence, &facts));
+    let stamp = effect.stamps.stamp(protect, token, &facts)?;
+    let token = stamp.map_or(token, |stamp| TokenField::Token(stamp.token));
     let facts = RequestFacts {
         token: readable(token),
         ..facts
@@ -246,7 +200,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
     let presented = protect
         .fence
         .as_ref()
-        .map(|fence| presented(scope.tenant, fence, token, &facts))
+        .map(|fence| presented(scope.tenant, fence, (token, stamp), &facts))
         .transpose()?;
     let principal = principal(scope.upstream, &head.headers, effect.caller)?;
     let meaning = meaning::meaning(scope.fingerprints, &protect.means, head, &facts)?;
@@ -269,6 +223,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
             .filter(|_| origin == IdentityOrigin::Fresh),
         credentialed: hygiene::carries_credential(&head.headers),
         presented,
+        stamped: stamp.is_some(),
         conditional: scope.upstream.capability.conditional && conditional(&head.headers),
         policy: Arc::clone(policy),
         request: Arc::new(request),
@@ -394,7 +349,7 @@ fn needs_token(template: &Template, token: TokenField) -> Result<(), Unidentifie
 fn presented(
     tenant: &Tenant,
     fence: &Fence,
-    token: TokenField,
+    (token, stamp): (TokenField, Option<&Token>),
     facts: &RequestFacts<'_>,
 ) -> Result<Presented, Unidentified> {
     needs_token(&fence.resource, token)?;
@@ -414,8 +369,11 @@ fn presented(
             name: ResourceName::new(name),
         },
         token,
-        source: fence.source.clone(),
-        acquisition: acquisition.unwrap_or_default(),
+        source: stamp.map_or(&fence.source, |stamp| &stamp.source).clone(),
+        acquisition: match stamp {
+            Some(stamp) => Some(stamp.acquisition.clone()),
+            None => acquisition.unwrap_or_default(),
+        },
         sequence: sequence.unwrap_or_default(),
     })
 }

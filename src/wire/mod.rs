@@ -42,6 +42,8 @@ mod selected;
 pub mod shaped;
 pub mod shell;
 pub mod signed;
+pub mod stamp;
+mod unidentified;
 
 #[cfg(test)]
 mod fixtures;

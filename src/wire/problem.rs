@@ -75,6 +75,16 @@ pub enum Fault {
     UpstreamUnreachable,
     /// The time to send had passed before the first byte could leave.
     DispatchExpired,
+    /// The sender's sidecar does not own the resource on his behalf yet.
+    LeaseHeld {
+        /// Why not.
+        why: String,
+    },
+    /// It owned it, and does no more; or the request comes by a connection that is older.
+    LeaseLost {
+        /// Why.
+        why: String,
+    },
     /// The operation is under way, and the time to join it has passed.
     OperationInFlight,
     /// Nobody knows how the operation ended.
@@ -118,8 +128,9 @@ pub fn fault(fault: &Fault, about: About<'_>) -> Reply {
         _ => row.status(),
     };
     let mut reply = written(row, status, &Wording::of_fault(fault), about);
-    if matches!(fault, Fault::BodyTooLarge { .. }) {
-        // The rest of the content is not read; the connection cannot be used again.
+    // The rest of the content is not read; or what comes after it would be refused too: in either case the
+    // connection is of no more use.
+    if matches!(fault, Fault::BodyTooLarge { .. } | Fault::LeaseLost { .. }) {
         let close = HeaderValue::from_static("close");
         reply.headers.insert(CONNECTION, close);
     }

@@ -20,6 +20,7 @@ use super::caller::Caller;
 use super::fingerprint::FingerprintKey;
 use super::identify::{Effect, Scope, identify};
 use super::route::{Routed, Router};
+use super::stamp::Stamps;
 use crate::config::{
     Action, Config, EffectRule, Fence, PrincipalPart, Protect, Unlisted, Upstream,
 };
@@ -164,6 +165,8 @@ impl<'a> Judge<'a> {
             caller: &Caller::default(),
             // A fresh id is not compared.
             first_attempt: NOBODY,
+            // What it was stamped with is among its fields.
+            stamps: &Stamps::default(),
         };
         let identified = identify(scope, effect).ok()?;
         let mut changes = Vec::new();

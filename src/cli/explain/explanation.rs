@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::caller;
 use super::masked::{self, HIDDEN};
 use super::policy;
+use super::stamped;
 use super::views::{
     Composed, Considered, Explanation, Fingerprint, Named, Operation, Outcome, Token, UpstreamKey,
 };
@@ -124,8 +125,10 @@ impl Explanation {
         };
         let token = protect.fence.as_ref().map(|fence| fence.token.read(&facts));
         let readable = token.as_ref().and_then(|it| it.as_ref().ok());
+        let stamped = stamped::lease(config, protect, token.as_ref(), &facts);
+        let own = readable.and_then(|text| FencingToken::parse(text));
         let facts = RequestFacts {
-            token: readable.and_then(|text| FencingToken::parse(text)),
+            token: stamped.map_or(own, |_| stamped::stand_in()),
             ..facts
         };
         self.path = captured(upstream, self.effect.as_deref(), params);
@@ -134,6 +137,7 @@ impl Explanation {
         self.token = protect.fence.as_ref().map(|fence| Token {
             from: fence.token.to_string(),
             value: readable.map(|text| text.clone().into_owned()),
+            stamped: stamped.map(|lease| lease.name.clone()),
             readable: facts.token.is_some(),
             mode: protect
                 .policy
@@ -165,6 +169,7 @@ impl Explanation {
             body: body.clone(),
             caller,
             first_attempt: NOBODY,
+            stamps: &stamped::stamps(config),
         };
         match identify(scope, effect) {
             Err(why) => self.outcome = refused(&why.reply()),

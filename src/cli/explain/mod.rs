@@ -12,6 +12,7 @@ mod masked;
 mod policy;
 mod sameness;
 mod settling;
+mod stamped;
 mod text;
 mod views;
 

@@ -157,6 +157,11 @@ fn fence(told: &Explanation, lines: &mut Lines) {
             (None, _) => "none".to_owned(),
         };
         lines.line("token", &value);
+        if let Some(lease) = &token.stamped {
+            let text =
+                "  stamped with that of the lease `{}`, while it is owned; here 1 stands in for it";
+            lines.line("", &text.replace("{}", lease));
+        }
         let (from, mode, source) = (&token.from, token.mode, &token.source);
         lines.line("", &format!("  {from}; mode {mode}; issued by `{source}`"));
     }

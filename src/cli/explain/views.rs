@@ -93,6 +93,9 @@ pub(super) struct Operation {
 pub(super) struct Token {
     pub(super) from: String,
     pub(super) value: Option<String>,
+    /// The lease whose token it gets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stamped: Option<String>,
     pub(super) readable: bool,
     pub(super) mode: &'static str,
     pub(super) source: String,

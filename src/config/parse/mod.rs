@@ -14,6 +14,7 @@ mod effect;
 mod errors;
 mod fence;
 mod insertion;
+mod leases;
 mod means;
 mod observed;
 mod register;
@@ -86,6 +87,12 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
     let health = health(&mut fields, &mut taken);
     let worker = worker(&mut fields, &mut taken);
     let register = register::register(&mut fields, &upstreams);
+    let around = leases::Around {
+        upstreams: &upstreams,
+        register: &register,
+        worker,
+    };
+    let leases = leases::leases(&mut fields, around);
     let record_timeout = fields.or("record_timeout", DEFAULT_RECORD_TIMEOUT, |field| {
         field.read(DURATION, scalar::duration)
     });
@@ -98,6 +105,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
         health,
         worker,
         upstreams,
+        leases,
         limits,
         record_timeout,
         drain,

@@ -1,6 +1,7 @@
 //! Whole files: what they become, and that everything wrong with them is said at once, where it is.
 
 mod insertion;
+mod leases;
 mod length;
 mod means;
 mod mode;

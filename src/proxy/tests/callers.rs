@@ -10,6 +10,7 @@ use super::super::joining::{Asked, Join, Joined};
 use super::commits::{Counting, bench, lost, of_records, stored};
 use super::*;
 use crate::dispatch::live::Live;
+use crate::lease::claim::Claims;
 use crate::protocol::operation::State;
 use crate::proxy::doors::{Behind, Face, InForce};
 use crate::proxy::front::{Front, Shared};
@@ -192,6 +193,15 @@ async fn served(bench: Bench) -> SocketAddr {
 }
 
 async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
+    served_for(bench, Claims::default(), closing).await
+}
+
+/// The same on behalf of its callers.
+pub(super) async fn served_for(
+    bench: Bench,
+    claims: Claims,
+    closing: CancellationToken,
+) -> SocketAddr {
     let (observer, _judge) = crate::observe::judge::open(
         bench.dispatcher.register.clone(),
         bench.dispatcher.clock.clone(),
@@ -215,7 +225,7 @@ async fn served_until(bench: Bench, closing: CancellationToken) -> SocketAddr {
         tls: None,
     };
     let in_force = Live::new(Arc::new(InForce::first(behind, &closing)));
-    let serving = listener::serve(socket, in_force, closing);
+    let serving = listener::serve(socket, in_force, claims, closing);
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     tokio::spawn(serving);
     address

@@ -22,6 +22,7 @@ struct Sent<'a> {
     fields: Vec<(&'a str, &'a str)>,
     body: &'a str,
     caller: Caller,
+    stamps: Stamps,
 }
 
 impl<'a> Sent<'a> {
@@ -33,6 +34,7 @@ impl<'a> Sent<'a> {
             fields: vec![("content-type", "application/json")],
             body: r#"{"object_key":"k/1","checksum":"c"}"#,
             caller: Caller::default(),
+            stamps: Stamps::default(),
         }
     }
 
@@ -69,6 +71,7 @@ impl<'a> Sent<'a> {
                 instance: InstanceId(7),
                 number: 3,
             },
+            stamps: &self.stamps,
         };
         identify(scope, effect)
     }
@@ -387,6 +390,7 @@ fn the_files_that_are_delivered_identify_as_their_comments_say() {
                 instance: InstanceId(7),
                 number: 3,
             },
+            stamps: &Stamps::default(),
         };
         identify(scope, effect).unwrap()
     };

@@ -2,8 +2,7 @@
 //!
 //! What always holds: one row for each thing that can be wrong, and no catch-all.
 //!
-//! What it does not do: word them (`wording`). The rows `lease-held` and `lease-lost` belong to the
-//! worker API.
+//! What it does not do: word them (`wording`), or those of the worker API, which has `lease-held` and `lease-lost` too.
 
 use http::StatusCode;
 
@@ -23,6 +22,8 @@ pub enum Row {
     GenerationUsed,
     SequenceRegressed,
     LeaseNotCurrent,
+    LeaseLost,
+    LeaseHeld,
     FencingTokenUnknown,
     FencingTokenRequired,
     IdempotencyKeyReused,
@@ -114,6 +115,8 @@ impl Row {
             Fault::StoreUnavailable => Self::StoreUnavailable,
             Fault::UpstreamUnreachable => Self::UpstreamUnreachable,
             Fault::DispatchExpired => Self::DispatchExpired,
+            Fault::LeaseHeld { .. } => Self::LeaseHeld,
+            Fault::LeaseLost { .. } => Self::LeaseLost,
             Fault::OperationInFlight => Self::OperationInFlight,
             Fault::OutcomeUncertain { .. } => Self::OutcomeUncertain,
         }
@@ -132,6 +135,8 @@ impl Row {
             Self::GenerationUsed => "generation-used",
             Self::SequenceRegressed => "sequence-regressed",
             Self::LeaseNotCurrent => "lease-not-current",
+            Self::LeaseLost => "lease-lost",
+            Self::LeaseHeld => "lease-held",
             Self::FencingTokenUnknown => "fencing-token-unknown",
             Self::FencingTokenRequired => "fencing-token-required",
             Self::IdempotencyKeyReused => "idempotency-key-reused",
@@ -167,11 +172,13 @@ impl Row {
             | Self::GenerationUsed
             | Self::SequenceRegressed
             | Self::LeaseNotCurrent
+            | Self::LeaseLost
             | Self::FencingTokenUnknown => StatusCode::PRECONDITION_FAILED,
             Self::FencingTokenRequired => StatusCode::PRECONDITION_REQUIRED,
             Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::CredentialRequired => StatusCode::FORBIDDEN,
             Self::OperationInFlight
+            | Self::LeaseHeld
             | Self::PredecessorUnsettled
             | Self::PredecessorStuck
             | Self::NeedsAttention
@@ -201,6 +208,7 @@ impl Row {
             | Self::GenerationUsed
             | Self::SequenceRegressed
             | Self::LeaseNotCurrent
+            | Self::LeaseLost
             | Self::FencingTokenRequired
             | Self::IdempotencyKeyReused
             | Self::MeaningNotComparable
@@ -211,6 +219,7 @@ impl Row {
             | Self::BodyTooLarge
             | Self::NoRoute => Retry::Never,
             Self::OperationInFlight
+            | Self::LeaseHeld
             | Self::PredecessorUnsettled
             | Self::OutcomeUncertain
             | Self::UpstreamUnreachable
@@ -228,6 +237,7 @@ impl Row {
     pub fn retry_after(self) -> Option<u64> {
         match self {
             Self::OperationInFlight
+            | Self::LeaseHeld
             | Self::PredecessorUnsettled
             | Self::StoreUnavailable
             | Self::Draining
@@ -245,6 +255,7 @@ impl Row {
             | Self::GenerationUsed
             | Self::SequenceRegressed
             | Self::LeaseNotCurrent
+            | Self::LeaseLost
             | Self::FencingTokenUnknown
             | Self::FencingTokenRequired
             | Self::IdempotencyKeyReused
@@ -282,6 +293,8 @@ impl Row {
             Self::GenerationUsed => "This generation has had its operation",
             Self::SequenceRegressed => "The sequence is not above the last one",
             Self::LeaseNotCurrent => "The lease is not current",
+            Self::LeaseLost => "The lease is lost",
+            Self::LeaseHeld => "The lease is not held yet",
             Self::FencingTokenUnknown => "The fencing token cannot be placed",
             Self::FencingTokenRequired => "A fencing token is required",
             Self::IdempotencyKeyReused => "The identity was used with another request",

@@ -9,7 +9,7 @@ use crate::wire::reply::fixtures::operation;
 use crate::wire::reply::{OPERATION, SOURCE};
 use http::header::LOCATION;
 
-/// The table of the contract, §6, but for the rows of the worker API; with those that came to it since.
+/// The table of the contract, §6, with those that came to it since.
 const CONTRACT: &str = "
 idempotency-key-required 400 never -
 idempotency-key-malformed 400 never -
@@ -21,6 +21,8 @@ token-held-by-another 412 never -
 generation-used 412 never -
 sequence-regressed 412 never -
 lease-not-current 412 never -
+lease-lost 412 never -
+lease-held 409 same-operation Retry-After
 fencing-token-unknown 412 after-settlement -
 fencing-token-required 428 never -
 idempotency-key-reused 422 never -
@@ -147,6 +149,12 @@ fn faults() -> Vec<Fault> {
         Fault::StoreUnavailable,
         Fault::UpstreamUnreachable,
         Fault::DispatchExpired,
+        Fault::LeaseHeld {
+            why: "another holds it".to_owned(),
+        },
+        Fault::LeaseLost {
+            why: "its time ended".to_owned(),
+        },
         Fault::OperationInFlight,
         Fault::OutcomeUncertain {
             status: StatusCode::GATEWAY_TIMEOUT,

@@ -79,6 +79,8 @@ impl Wording {
                  Send the same request again."
                     .to_owned()
             }
+            Fault::LeaseHeld { why } => lease_held(why),
+            Fault::LeaseLost { why } => lease_lost(why),
             Fault::OperationInFlight => {
                 "It was sent and not answered yet. Send the same request again to get its answer; it \
                  will not be sent twice."
@@ -95,6 +97,21 @@ impl Wording {
             members: Vec::new(),
         }
     }
+}
+
+fn lease_held(why: &str) -> String {
+    format!(
+        "This sidecar holds the lease of this resource on behalf of its worker, and does not have it: {why}. Nothing \
+         was sent."
+    )
+}
+
+fn lease_lost(why: &str) -> String {
+    format!(
+        "This sidecar held the lease of this resource on behalf of its worker, and this request is not of its time: \
+         {why}. Work that was begun before is void: restart the worker, or let it begin anew \
+         (`POST /v1/leases/{{resource}}/acknowledge`) on new connections. Nothing was sent."
+    )
 }
 
 fn sentence(rejection: &Rejection, resource: Option<&ResourceKey>) -> String {

@@ -95,6 +95,7 @@ fn recorded(method: &str, path: &str, fields: &[(&str, &str)]) -> (Operation, St
         body: Bytes::from_static(b"{}"),
         caller: &Caller::default(),
         first_attempt: NOBODY,
+        stamps: &Stamps::default(),
     };
     let identified = identify(scope, effect).unwrap();
     (operation(&identified), (*identified.request).clone())

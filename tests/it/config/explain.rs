@@ -347,3 +347,26 @@ upstreams:
     principal: [ { client_certificate: subject } ]
     effects: [ { on: POST /payments } ]
 ";
+
+/// A request without a token, for a resource whose lease its sidecar holds.
+#[test]
+fn it_says_under_which_lease_a_request_is_stamped() {
+    let folder = crate::support::ports::folder();
+    let path = folder.path().join("on-behalf.yaml");
+    let text = include_str!("../../../config/on-behalf.yaml");
+    let (before, rest) = text.split_once("register:\n").unwrap();
+    let (_, leases) = rest.split_once("worker:").unwrap();
+    std::fs::write(&path, format!("{before}worker:{leases}")).unwrap();
+    let path = path.to_str().unwrap();
+    let asked = |account: &str, more: &[&str]| {
+        let target = format!("http://127.0.0.1:15001/accounts/{account}/payments");
+        let usual = ["-H", "Idempotency-Key: k", "-d", "{}", &target];
+        explain(path, &[&usual[..], more].concat()).1
+    };
+    let stamped = asked("42", &[]);
+    assert!(stamped.contains("that of the lease `payer`"), "{stamped}");
+    assert!(stamped.contains("put to the register"), "{stamped}");
+    for other in [asked("43", &[]), asked("42", &["-H", "Fencing-Token: 7"])] {
+        assert!(!other.contains("of the lease `payer`"), "{other}");
+    }
+}

@@ -28,6 +28,7 @@ mod lost_answer;
 mod meaning;
 mod moving;
 mod network;
+mod on_behalf;
 mod operators;
 mod oversized;
 mod ownership;

@@ -66,6 +66,12 @@ impl Worker {
         self.dialogue.hears.write_all(b"go\n").unwrap();
     }
 
+    /// Tells it what to do, where it is one that is told.
+    pub fn tell(&mut self, line: &str) {
+        let line = format!("{line}\n");
+        self.dialogue.hears.write_all(line.as_bytes()).unwrap();
+    }
+
     /// What it got for an answer.
     pub fn seen(&mut self) -> Seen {
         let line = self.line();

@@ -1,0 +1,208 @@
+//! How ownership begins: what is remembered at the start, what proves a new process, acquiring and resuming.
+//!
+//! What always holds: without proof nothing is even asked for: another replica can have it. What is granted is
+//! remembered on the disk before it is claimed, and given back where it cannot be. A copy of a state resumes nothing.
+//!
+//! What it does not do: renew (`owning`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{Granted, Held, Last, NotGranted, Ownership, Owning, Phase, Start, remembered};
+use crate::protocol::time::BootInstant;
+
+/// Beyond the wait, an answer takes no longer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+impl Held {
+    /// What follows from what is remembered.
+    pub(super) fn begin(&mut self) {
+        let now = self.clock.now();
+        match &self.last {
+            Last::Known(last)
+                if last.boot == now.boot && last.until > now.boottime && !last.released =>
+            {
+                self.phase = Phase::Resuming(last.clone());
+            }
+            Last::Unreadable(why) => {
+                let path = self.state.path().display();
+                tracing::error!(
+                    lease = self.name,
+                    path = %path,
+                    why,
+                    "what is remembered of a lease cannot be used: nothing is claimed until it is acknowledged"
+                );
+            }
+            Last::Never | Last::Known(_) | Last::Copied(_) => {}
+        }
+        self.show();
+    }
+
+    /// Is the worker visibly none that ever owned?
+    pub(super) fn is_proven(&self) -> bool {
+        if self.acknowledged {
+            return true;
+        }
+        let last = match &self.last {
+            Last::Never => return true,
+            Last::Unreadable(_) => return false,
+            Last::Known(last) | Last::Copied(last) => last,
+        };
+        let seen = self.worker_seen.success.as_ref();
+        let start = seen.and_then(|seen| seen.start.as_ref());
+        match (&last.start, start) {
+            (Some(_), Some(start)) => !last.starts.contains(start),
+            // One of both does not say which it is.
+            (None, _) | (_, None) => false,
+        }
+    }
+
+    pub(super) async fn acquire(&mut self) {
+        let is_alive = self.worker_seen.trouble.is_none();
+        let Some(seen) = self.worker_seen.success.as_ref().filter(|_| is_alive) else {
+            return;
+        };
+        if !self.is_proven() {
+            return;
+        }
+        let start = seen.start.clone();
+        let begun = self.clock.boottime();
+        let limit = Duration::from_millis(self.wanted.wait.0).saturating_add(ANSWER);
+        let asked = timeout(limit, self.source.acquire(&self.resource, &self.wanted)).await;
+        let late = || NotGranted::Unreachable("not in time".to_owned());
+        match asked.unwrap_or_else(|_| Err(late())) {
+            Ok(granted) => self.granted(granted, start, begun).await,
+            Err(why) => {
+                let waits = matches!(why, NotGranted::Held(_));
+                self.not_granted(&why);
+                if waits {
+                    // It was waited for already.
+                    self.due.failures = 0;
+                }
+            }
+        }
+    }
+
+    async fn granted(&mut self, granted: Granted, start: Option<Start>, begun: BootInstant) {
+        let (starts, known) = match &self.last {
+            Last::Known(last) | Last::Copied(last) => (last.starts.clone(), Some(last.token)),
+            Last::Never | Last::Unreadable(_) => (Vec::new(), None),
+        };
+        if let Some(known) = known.filter(|known| granted.token <= *known) {
+            let issued = granted.token;
+            self.give_back(&granted.acquisition).await;
+            self.not_granted(&NotGranted::Behind { issued, known });
+            return;
+        }
+        let last = remembered::Ownership {
+            acquisition: granted.acquisition.clone(),
+            token: granted.token,
+            start: start.clone(),
+            starts: Vec::new(),
+            boot: self.clock.now().boot,
+            until: granted.until,
+            released: false,
+        };
+        if let Err(why) = self.remember(last.with_starts(&starts)).await {
+            self.give_back(&granted.acquisition).await;
+            self.not_granted(&NotGranted::Refused(why));
+            return;
+        }
+        // Whatever comes of it: this start has owned.
+        self.acknowledged = false;
+        if granted.until <= self.clock.boottime() {
+            self.lose("it was granted too late");
+            return;
+        }
+        self.own(granted, start, begun);
+    }
+
+    /// Goes on with what was owned before this process started.
+    pub(super) async fn resume(&mut self) {
+        let Phase::Resuming(last) = &self.phase else {
+            return;
+        };
+        let is_seen = self.worker_seen.success.is_some() && self.worker_seen.trouble.is_none();
+        if !is_seen {
+            return;
+        }
+        let last = last.clone();
+        let begun = self.clock.boottime();
+        match self.ask_to_renew(&last.acquisition, last.until).await {
+            Ok(granted) if last.until <= self.clock.boottime() || !is_same(&granted, &last) => {
+                self.lose("it could not be resumed in time");
+            }
+            Ok(granted) => {
+                let (start, until) = (last.start.clone(), granted.until);
+                if let Err(why) = self.remember(remembered::Ownership { until, ..last }).await {
+                    self.not_granted(&NotGranted::Refused(why));
+                    return;
+                }
+                self.own(granted, start, begun);
+            }
+            Err(NotGranted::Unreachable(why)) => self.not_granted(&NotGranted::Unreachable(why)),
+            Err(why) => self.lose(&format!("it could not be resumed: {why}")),
+        }
+    }
+
+    fn own(&mut self, granted: Granted, start: Option<Start>, begun: BootInstant) {
+        let Granted {
+            token,
+            acquisition,
+            until,
+        } = granted;
+        tracing::info!(
+            lease = self.name,
+            resource = %self.resource.name,
+            %acquisition,
+            %token,
+            "a lease is held on behalf of the worker"
+        );
+        self.phase = Phase::Owning(Owning {
+            ownership: Ownership {
+                token,
+                acquisition,
+                until,
+            },
+            start,
+            begun,
+        });
+        self.lost = None;
+        self.trouble = None;
+        self.due.failures = 0;
+        self.due.ask = begun.after(self.third());
+        self.show();
+    }
+
+    fn not_granted(&mut self, why: &NotGranted) {
+        let text = why.to_string();
+        if self.trouble.as_ref() != Some(&text) && !matches!(why, NotGranted::Held(_)) {
+            tracing::warn!(lease = self.name, resource = %self.resource.name, why = text, "a lease is not granted");
+        }
+        self.trouble = Some(match why {
+            NotGranted::Held(_) => "another holds it".to_owned(),
+            _ => text,
+        });
+        self.ask_later();
+    }
+
+    /// On the disk, before anything is claimed.
+    pub(super) async fn remember(&mut self, last: remembered::Ownership) -> Result<(), String> {
+        let (state, written) = (Arc::clone(&self.state), last.clone());
+        let write = tokio::task::spawn_blocking(move || state.write(&written));
+        match write.await {
+            Ok(Ok(())) => {
+                self.last = Last::Known(last);
+                Ok(())
+            }
+            Ok(Err(error)) => Err(format!("it cannot be remembered: {error}")),
+            Err(gone) => Err(format!("it cannot be remembered: {gone}")),
+        }
+    }
+}
+
+fn is_same(granted: &Granted, last: &remembered::Ownership) -> bool {
+    granted.token == last.token && granted.acquisition == last.acquisition
+}

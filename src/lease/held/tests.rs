@@ -1,0 +1,632 @@
+//! The life of a claim, turn by turn, on a clock that the test sets, with a source and a worker that stand in.
+//!
+//! What always holds: whatever the test does not say has not happened; after every step the claim is looked up as the
+//! proxy looks it up.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+
+use super::super::claim::Claims;
+use super::super::probe::Looked;
+use super::super::source::Asked;
+use super::*;
+use crate::clock::Manual;
+use crate::config::{Alive, OnLoss, Sign};
+use crate::protocol::ids::{FencingToken, ResourceName, TokenSource};
+use crate::protocol::time::{BootId, Moment};
+
+const TTL: Millis = Millis(30_000);
+const THIRD: Millis = Millis(10_000);
+const EVERY: Millis = Millis(2_000);
+
+/// A source, as far as the test brings it.
+struct StandIn {
+    clock: Manual,
+    is: Mutex<Is>,
+}
+
+#[derive(Default)]
+struct Is {
+    /// Whose it is: acquisition, generation, and when it ends.
+    held: Option<(String, u64, BootInstant)>,
+    issued: u64,
+    acquisitions: u64,
+    renewals: u64,
+    /// What becomes of the next renewals.
+    fates: VecDeque<Fate>,
+    /// It acknowledges renewals although nothing is recorded.
+    acknowledges_blindly: bool,
+}
+
+enum Fate {
+    /// It is done, and the answer takes that long.
+    Late(Millis),
+    /// Nobody answers.
+    Silence,
+}
+
+impl StandIn {
+    fn is(&self) -> MutexGuard<'_, Is> {
+        self.is.lock().unwrap()
+    }
+
+    fn now(&self) -> BootInstant {
+        self.clock.now().boottime
+    }
+
+    /// Somebody else takes it, once nobody has it.
+    fn taken_by_another(&self) -> bool {
+        let now = self.now();
+        let mut is = self.is();
+        if is.held.as_ref().is_some_and(|(_, _, until)| *until > now) {
+            return false;
+        }
+        is.issued += 1;
+        let (acquisition, until) = ("another's".to_owned(), now.after(TTL));
+        is.held = Some((acquisition, is.issued, until));
+        true
+    }
+
+    fn holds(&self, acquisition: &AcquisitionId) -> bool {
+        let is = self.is();
+        is.held
+            .as_ref()
+            .is_some_and(|(held, _, _)| held == acquisition.as_str())
+    }
+}
+
+fn token(generation: u64) -> FencingToken {
+    FencingToken::parse(&generation.to_string()).unwrap()
+}
+
+impl LeaseSource for StandIn {
+    fn name(&self) -> TokenSource {
+        TokenSource::new("stand-in")
+    }
+
+    fn acquire<'a>(&'a self, _: &'a ResourceKey, wanted: &'a Wanted) -> Asked<'a, Granted> {
+        Box::pin(async move {
+            let now = self.now();
+            let mut is = self.is();
+            if let Some((_, _, until)) = is.held.as_ref().filter(|(_, _, until)| *until > now) {
+                return Err(NotGranted::Held(until.since(now)));
+            }
+            is.issued += 1;
+            is.acquisitions += 1;
+            let (acquisition, until) = (format!("own-{}", is.acquisitions), now.after(wanted.ttl));
+            is.held = Some((acquisition.clone(), is.issued, until));
+            Ok(Granted {
+                token: token(is.issued),
+                acquisition: AcquisitionId::new(acquisition),
+                until,
+            })
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        _: &'a ResourceKey,
+        acquisition: &'a AcquisitionId,
+    ) -> Asked<'a, Granted> {
+        Box::pin(async move {
+            let until = self.now().after(TTL);
+            let fate = self.is().fates.pop_front();
+            if let Some(Fate::Silence) = fate {
+                return Err(NotGranted::Unreachable("nobody is there".to_owned()));
+            }
+            if !self.holds(acquisition) && !self.is().acknowledges_blindly {
+                return Err(NotGranted::Lost);
+            }
+            if let Some(Fate::Late(late)) = fate {
+                self.clock.pass(late);
+            }
+            let mut is = self.is();
+            is.renewals += 1;
+            let generation = is.issued;
+            is.held = is
+                .held
+                .take()
+                .map(|(held, generation, _)| (held, generation, until));
+            Ok(Granted {
+                token: token(generation),
+                acquisition: acquisition.clone(),
+                until,
+            })
+        })
+    }
+
+    fn confirm<'a>(&'a self, _: &'a ResourceKey, acquisition: &'a AcquisitionId) -> Asked<'a, ()> {
+        let holds = self.holds(acquisition);
+        Box::pin(async move { holds.then_some(()).ok_or(NotGranted::Lost) })
+    }
+
+    fn release<'a>(&'a self, _: &'a ResourceKey, acquisition: &'a AcquisitionId) -> Asked<'a, ()> {
+        Box::pin(async move {
+            if !self.holds(acquisition) {
+                return Err(NotGranted::Lost);
+            }
+            self.is().held = None;
+            Ok(())
+        })
+    }
+}
+
+/// A worker: its start, or why it is not alive.
+struct Worker(Mutex<Result<Option<Start>, NotAlive>>);
+
+impl Look for Worker {
+    fn look(&self, _: BootId) -> Looked<'_> {
+        let seen = self.0.lock().unwrap().clone();
+        Box::pin(async move { seen })
+    }
+}
+
+/// A sidecar with one lease, its worker and its source.
+struct Bench {
+    clock: Manual,
+    source: Arc<StandIn>,
+    worker: Arc<Worker>,
+    folder: tempfile::TempDir,
+    held: Option<Held>,
+    claims: Claims,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let clock = Manual::at(Moment {
+            boot: BootId(1),
+            boottime: BootInstant(1_000_000),
+            wall_ms: 1_700_000_000_000,
+        });
+        let source = Arc::new(StandIn {
+            clock: clock.clone(),
+            is: Mutex::default(),
+        });
+        let mut bench = Self {
+            clock,
+            source,
+            worker: Arc::new(Worker(Mutex::new(Err(NotAlive("not yet".to_owned()))))),
+            folder: tempfile::tempdir().unwrap(),
+            held: None,
+            claims: Claims::default(),
+        };
+        bench.start();
+        bench
+    }
+
+    /// The sidecar starts; one that ran before was killed.
+    fn start(&mut self) {
+        self.held = None;
+        let rule = HeldLease {
+            name: "payer".to_owned(),
+            resource: resource(),
+            source: self.source.name(),
+            ttl: TTL,
+            holder: None,
+            alive: Alive {
+                sign: Sign::Command("nobody".to_owned()),
+                every: EVERY,
+                timeout: Millis(1_000),
+            },
+            on_loss: OnLoss::Refuse,
+            state: self.folder.path().to_owned(),
+        };
+        let state = StateFile::open(&rule.state, &rule.name, resource()).unwrap();
+        let changes = Changes::default();
+        let (held, entry) = Held::looking(
+            &rule,
+            Tenant::new("default"),
+            (self.source.clone(), self.worker.clone()),
+            state,
+            self.clock.clock(),
+            changes.clone(),
+        );
+        self.claims = Claims::new(self.clock.clock(), vec![entry], changes);
+        self.held = Some(held);
+    }
+
+    fn alive(&self, start: &str) {
+        *self.worker.0.lock().unwrap() = Ok(Some(Start::of(start)));
+    }
+
+    fn stuck(&self) {
+        *self.worker.0.lock().unwrap() = Err(NotAlive("it does not answer".to_owned()));
+    }
+
+    fn held(&mut self) -> &mut Held {
+        self.held.as_mut().unwrap()
+    }
+
+    /// Whatever is due is done, for that long.
+    async fn pass(&mut self, length: Millis) {
+        let end = self.clock.now().boottime.after(length);
+        loop {
+            let next = self.held().turn().await;
+            let now = self.clock.now().boottime;
+            if now >= end {
+                return;
+            }
+            let pause = next.min(end).since(now);
+            self.clock.pass(pause.max(Millis(1)));
+        }
+    }
+
+    async fn now(&mut self) -> Claim {
+        self.held().turn().await;
+        self.claim()
+    }
+
+    fn claim(&self) -> Claim {
+        self.claims.of(&resource()).unwrap()
+    }
+
+    fn generation(&self) -> Option<String> {
+        match self.claim() {
+            Claim::Owned(owned) => Some(owned.token.to_string()),
+            Claim::NotYet(_) | Claim::Lost(_) => None,
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        matches!(self.claim(), Claim::Lost(_))
+    }
+
+    fn is_not_yet(&self) -> bool {
+        matches!(self.claim(), Claim::NotYet(_))
+    }
+
+    async fn acknowledge(&mut self) {
+        self.held().begins_anew().await;
+    }
+
+    /// With a lease, under `first`.
+    async fn owning() -> Self {
+        let mut bench = Self::new();
+        bench.alive("first");
+        bench.pass(Millis::default()).await;
+        assert_eq!(bench.generation().as_deref(), Some("1"));
+        bench
+    }
+}
+
+fn resource() -> ResourceName {
+    ResourceName::new("account:1")
+}
+
+fn state(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("lease-payer.json")).unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_asked_for_before_the_worker_is_alive() {
+    let mut bench = Bench::new();
+    bench.pass(TTL).await;
+    assert!(bench.is_not_yet());
+    assert_eq!(bench.source.is().acquisitions, 0);
+    bench.alive("first");
+    bench.pass(EVERY).await;
+    assert_eq!(bench.generation().as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_lease_lasts_while_the_worker_is_seen_and_no_longer() {
+    let mut bench = Bench::owning().await;
+    bench.pass(Millis(TTL.0 * 10)).await;
+    assert_eq!(bench.generation().as_deref(), Some("1"));
+    let renewals = bench.source.is().renewals;
+    assert!(
+        (29..=31).contains(&renewals),
+        "{renewals} in ten times its time"
+    );
+    bench.stuck();
+    bench.pass(EVERY).await;
+    let before = bench.source.is().renewals;
+    bench.pass(TTL).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().renewals, before);
+}
+
+/// Scenario 10: a gift to zombies. The probe fails and recovers, nobody else wanted the lease: nothing is proven by
+/// that, so nothing is stamped, and nothing is even acquired, until there is another process.
+#[tokio::test]
+async fn a_worker_that_froze_gets_nothing_back_before_it_is_replaced() {
+    let mut bench = Bench::owning().await;
+    bench.stuck();
+    bench.pass(Millis(40_000)).await;
+    assert!(bench.is_lost());
+    bench.alive("first");
+    bench.pass(Millis(TTL.0 * 4)).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().acquisitions, 1);
+    // Another replica can have it meanwhile.
+    assert!(bench.source.taken_by_another());
+    bench.alive("second");
+    bench.pass(EVERY).await;
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    bench.pass(TTL).await;
+    assert_eq!(bench.generation().as_deref(), Some("3"));
+}
+
+/// C15: what fails and recovers before the end interrupts nothing.
+#[tokio::test]
+async fn what_recovers_before_the_end_loses_nothing() {
+    let mut bench = Bench::owning().await;
+    bench.stuck();
+    bench.pass(Millis(20_000)).await;
+    assert_eq!(bench.generation().as_deref(), Some("1"));
+    bench.alive("first");
+    bench.pass(Millis(5_000)).await;
+    bench
+        .source
+        .is()
+        .fates
+        .extend([Fate::Silence, Fate::Silence, Fate::Silence]);
+    bench.pass(TTL).await;
+    assert_eq!(bench.generation().as_deref(), Some("1"));
+    assert!(bench.source.is().fates.is_empty());
+}
+
+/// C02, C15: refusal begins at the end, whatever the source does not answer; who it is is computed, never remembered.
+#[tokio::test]
+async fn a_source_that_is_silent_ends_it_by_the_own_clock() {
+    let mut bench = Bench::owning().await;
+    let Claim::Owned(owned) = bench.claim() else {
+        panic!("not owned");
+    };
+    let silence = (0..1_000).map(|_| Fate::Silence);
+    bench.source.is().fates.extend(silence);
+    bench.pass(Millis(TTL.0 - 1)).await;
+    assert_eq!(bench.generation().as_deref(), Some("1"));
+    let until = bench.claims.until(&resource(), &owned.acquisition);
+    assert_eq!(until, Some(owned.until));
+    // Nobody runs: it is over all the same.
+    bench.clock.pass(Millis(1));
+    assert!(bench.is_lost());
+    assert_eq!(bench.claims.until(&resource(), &owned.acquisition), None);
+    bench.source.is().fates.clear();
+    bench.pass(TTL).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+}
+
+/// C17: the machine sleeps; and C10: nothing of this process ran meanwhile.
+#[tokio::test]
+async fn after_a_suspend_it_is_over_before_anybody_ran() {
+    let mut bench = Bench::owning().await;
+    bench.clock.step_wall(-3_600_000);
+    assert_eq!(
+        bench.generation().as_deref(),
+        Some("1"),
+        "the wall clock says nothing"
+    );
+    bench.clock.pass(TTL);
+    assert!(bench.is_lost());
+    bench.pass(TTL).await;
+    assert!(bench.is_lost());
+    assert_eq!(bench.source.is().renewals, 0);
+}
+
+#[tokio::test]
+async fn an_answer_after_the_end_counts_as_loss() {
+    let mut bench = Bench::owning().await;
+    // After the end of what is owned, and before the end of what the answer grants.
+    let late = Fate::Late(Millis(25_000));
+    bench.source.is().fates.push_back(late);
+    bench.pass(Millis(THIRD.0 + EVERY.0)).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().renewals, 1, "it was done all the same");
+}
+
+/// C02: any word that another owns it ends it at once.
+#[tokio::test]
+async fn a_source_that_says_lost_is_believed_at_once() {
+    let mut bench = Bench::owning().await;
+    bench.source.is().held = None;
+    assert!(bench.source.taken_by_another());
+    bench.pass(Millis(THIRD.0 + 1)).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+}
+
+/// C09: the source acknowledges, but the record is gone.
+#[tokio::test]
+async fn a_source_that_acknowledges_what_it_does_not_record_has_lost_it() {
+    let mut bench = Bench::owning().await;
+    bench.source.is().held = None;
+    bench.source.is().acknowledges_blindly = true;
+    bench.pass(Millis(THIRD.0 + 1)).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+}
+
+#[tokio::test]
+async fn a_worker_that_was_replaced_gets_a_token_of_its_own() {
+    let mut bench = Bench::owning().await;
+    let before = bench.claims.in_force();
+    bench.alive("second");
+    bench.pass(EVERY).await;
+    assert_eq!(bench.generation().as_deref(), Some("2"));
+    let after = bench.claims.in_force();
+    assert_ne!(
+        before.acquisition(&resource()),
+        after.acquisition(&resource())
+    );
+    // The one before, which was only frozen, answers the probe again: it had owned, and proves nothing.
+    bench.alive("first");
+    bench.pass(Millis(TTL.0 * 2)).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+    bench.alive("third");
+    bench.pass(EVERY).await;
+    assert_eq!(bench.generation().as_deref(), Some("3"));
+}
+
+#[tokio::test]
+async fn what_the_worker_says_of_itself_counts_once() {
+    let mut bench = Bench::owning().await;
+    bench.stuck();
+    bench.pass(TTL).await;
+    bench.alive("first");
+    bench.pass(TTL).await;
+    assert!(bench.is_lost());
+    bench.acknowledge().await;
+    assert!(bench.is_not_yet());
+    bench.pass(EVERY).await;
+    assert_eq!(bench.generation().as_deref(), Some("2"));
+    // While it is owned: what is new is not done under the old one.
+    bench.acknowledge().await;
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    bench.pass(EVERY).await;
+    assert_eq!(bench.generation().as_deref(), Some("3"));
+    bench.stuck();
+    bench.pass(TTL).await;
+    bench.alive("first");
+    bench.pass(TTL).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+}
+
+#[tokio::test]
+async fn a_probe_without_a_start_proves_nothing() {
+    let mut bench = Bench::new();
+    let nobody = |bench: &Bench| *bench.worker.0.lock().unwrap() = Ok(None);
+    nobody(&bench);
+    bench.pass(Millis::default()).await;
+    assert_eq!(bench.generation().as_deref(), Some("1"));
+    bench.stuck();
+    bench.pass(TTL).await;
+    nobody(&bench);
+    bench.pass(TTL).await;
+    assert!(bench.is_lost());
+    // Nor does one that says more than the one before did.
+    bench.alive("first");
+    bench.pass(TTL).await;
+    assert!(bench.is_lost());
+    bench.acknowledge().await;
+    bench.pass(EVERY).await;
+    assert_eq!(bench.generation().as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn a_sidecar_that_was_restarted_goes_on_under_the_same_token() {
+    let mut bench = Bench::owning().await;
+    let before = bench.claims.in_force();
+    bench.clock.pass(Millis(20_000));
+    bench.start();
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    bench.now().await;
+    assert_eq!(bench.generation().as_deref(), Some("1"));
+    let after = bench.claims.in_force();
+    assert_eq!(
+        before.acquisition(&resource()),
+        after.acquisition(&resource())
+    );
+    assert_eq!(bench.source.is().acquisitions, 1);
+    // It is renewed: its whole time again.
+    bench.clock.pass(Millis(20_000));
+    assert_eq!(bench.generation().as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_sidecar_that_was_away_too_long_needs_proof() {
+    let mut bench = Bench::owning().await;
+    bench.clock.pass(TTL);
+    bench.start();
+    bench.pass(TTL).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().acquisitions, 1);
+    bench.start();
+    bench.pass(TTL).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+    bench.alive("second");
+    bench.pass(EVERY).await;
+    assert_eq!(bench.generation().as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn a_restarted_sidecar_with_another_worker_begins_anew() {
+    let mut bench = Bench::owning().await;
+    bench.alive("second");
+    bench.start();
+    bench.now().await;
+    assert_eq!(bench.generation().as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn another_boot_resumes_nothing() {
+    let mut bench = Bench::owning().await;
+    bench.clock.reboot(Millis(5_000));
+    bench.start();
+    bench.pass(EVERY).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+}
+
+#[tokio::test]
+async fn a_state_that_is_broken_claims_nothing_until_it_is_acknowledged() {
+    let mut bench = Bench::owning().await;
+    let path = bench.folder.path().join("lease-payer.json");
+    bench.held = None;
+    std::fs::write(&path, "{").unwrap();
+    bench.source.is().held = None;
+    bench.start();
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+    bench.alive("second");
+    bench.pass(TTL).await;
+    assert!(bench.is_lost(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().acquisitions, 1);
+    bench.acknowledge().await;
+    bench.pass(EVERY).await;
+    assert_eq!(bench.generation().as_deref(), Some("2"));
+    assert!(state(bench.folder.path()).contains("\"token\":\"2\""));
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_that_cannot_be_remembered() {
+    let mut bench = Bench::new();
+    // A directory stands where the file would be written aside.
+    let aside = bench.folder.path().join("lease-payer.json.new");
+    std::fs::create_dir(&aside).unwrap();
+    bench.alive("first");
+    bench.pass(EVERY).await;
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    assert!(bench.source.is().held.is_none(), "it was given back");
+    std::fs::remove_dir(aside).unwrap();
+    bench.pass(Millis(6_000)).await;
+    assert!(bench.generation().is_some());
+}
+
+#[tokio::test]
+async fn a_source_that_is_behind_is_not_believed() {
+    let mut bench = Bench::owning().await;
+    bench.source.is().issued = 0;
+    bench.source.is().held = None;
+    bench.alive("second");
+    bench.pass(EVERY).await;
+    let Claim::NotYet(why) = bench.claim() else {
+        panic!("{:?}", bench.claim());
+    };
+    assert!(why.contains("behind"), "{why}");
+}
+
+#[tokio::test]
+async fn what_is_given_back_at_the_end_is_anybodys() {
+    let mut bench = Bench::owning().await;
+    let held = bench.held.take().unwrap();
+    held.release().await;
+    assert!(bench.source.is().held.is_none());
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    bench.start();
+    bench.pass(TTL).await;
+    assert!(bench.is_lost(), "the same process: {:?}", bench.claim());
+}
+
+/// C10: whoever gives up in the middle of acquiring leaves nothing that is renewed for ever.
+#[tokio::test]
+async fn who_is_told_to_let_go_renews_nothing_more() {
+    let mut bench = Bench::owning().await;
+    let let_go = CancellationToken::new();
+    let running = bench.held.take().unwrap().run(let_go.clone());
+    let_go.cancel();
+    let held = running.await;
+    drop(held);
+    let before = bench.source.is().renewals;
+    bench.clock.pass(TTL);
+    assert_eq!(bench.source.is().renewals, before);
+    assert!(bench.source.taken_by_another());
+}

@@ -1,0 +1,69 @@
+//! Leases on behalf of a worker that was not changed.
+//!
+//! A worker that was written before there were tokens sends none. Its sidecar can hold the lease for it (`leases` in
+//! the config, `config/on-behalf.yaml` to start from): it acquires the lease of a resource once the worker is seen to
+//! live, renews it for as long as it is, and puts token and acquisition on every request for that resource that carries
+//! no token. A request that carries its own is judged as it is.
+//!
+//! | how it stands | a request without a token gets |
+//! |---|---|
+//! | owned | the token; then everything is as if the worker had sent it |
+//! | not yet: the worker was not seen, another has the lease, the register does not answer | `409 lease-held` |
+//! | lost, for this process of the worker | `412 lease-lost`; the connection is closed |
+//! | owned, over a connection that was opened before | `412 lease-lost`; the connection is closed |
+//!
+//! That is so under `mode: prefer` too: what is not owned is never taken for a request without a token. (Under
+//! `mode: observe` it is: there nothing is refused.) It is looked at again right before the request is admitted, and
+//! nothing of it is sent after the end of the lease. What is sent again later, to settle it, follows the rules that it
+//! was admitted by.
+//!
+//! # When it is lost
+//!
+//! A lease lasts for `ttl` from the *beginning* of its last renewal, on a clock that counts suspend. It is renewed at a
+//! third of that, and only if a probe that began after the last renewal found the worker alive. So a worker that is
+//! stuck, or stopped, loses it; and so does a sidecar that stood still, a machine that slept, a register that was out of
+//! reach for that long. Until then failures change nothing: they are tried again. When its time is over, or its source
+//! says that another has it, it is lost for this *process* of the worker, for good.
+//!
+//! Why for good? The worker that froze may have read, decided and half prepared a request under the old lease. Were its
+//! sidecar to take the lease again, that request would go out under a fresh token, over the top of whatever happened
+//! meanwhile. That its probe answers again proves nothing: a frozen process that thaws answers it too. So nothing is
+//! even acquired before the worker was visibly replaced:
+//!
+//! | `alive` | alive is | another start shows by |
+//! |---|---|---|
+//! | `http: URL` | an answer of 200 to 299 in time | `identity: { header: X }` or `{ json: /pointer }` of that answer; without it by nothing |
+//! | `process: { pid_file: PATH }`, `{ command: NAME }` | the process is there, and neither stopped nor dead | its number, its start and the boot. Sidecar and worker share their processes (one machine; `shareProcessNamespace: true`). It says nothing of a worker that is there and does nothing: probe by HTTP for that |
+//! | `file: PATH` | the file is there and not empty | its content: in Kubernetes a field of the downward API that changes with every start |
+//!
+//! What a start is known by must be its own: one that ever owned proves nothing when it is seen again, so two replicas
+//! behind one probe, or a value that is the same after a restart, get nothing back. Or the worker says itself that what it
+//! does from now on is new, in its start-up or by hand: `POST /v1/leases/{resource}/acknowledge` on the `worker`
+//! listener. It counts once. While the lease is owned it is given back and acquired anew, under another token.
+//!
+//! A worker that is replaced while the lease is owned gets another token: the lease is given back and acquired anew. Who
+//! should start it again when its lease is lost is whoever watches it; a request that is refused with `412 lease-lost`
+//! is a good reason for the worker to end itself, and `on_loss: exit` ends the sidecar (code 4), for those who start
+//! both together.
+//!
+//! # Connections
+//!
+//! A connection carries only the acquisition that was in force when it was accepted; a pooled one could bring what was
+//! begun before. Idle ones are closed a moment after an acquisition begins or ends, so that pools open new ones. A request
+//! that waits in the listener's queue while that happens is on the older side.
+//!
+//! # When the sidecar restarts
+//!
+//! The last ownership is in a small file in `state`, written before anything is claimed: `lease-NAME.json`. A sidecar
+//! that was killed goes on with it, under the same token, if its time is not over and the worker is the same. Else it
+//! needs proof as above. A stop in order gives the lease back, last of all: an upgrade of the sidecar alone leaves the
+//! worker without it until that is restarted too, or acknowledges. Keep `state` where a restart finds it (an `emptyDir`
+//! does for a container), one directory for each sidecar: a copy of it resumes nothing, and two processes on one are
+//! refused. Without the file it is as if nobody ever owned: whoever deletes it vouches that the worker is a new one.
+//! A file that cannot be read claims nothing, until it is acknowledged.
+//!
+//! # What it is not
+//!
+//! The sidecar cannot know what a worker read before it began: a replica that waits for its turn has to read what it
+//! works on after it got it. And a worker that answers its probe, and holds on to a decision for longer than its lease
+//! lasts *while it is renewed*, is the owner all the while: that is what a lease is.

@@ -1,0 +1,126 @@
+//! What a connection may say on behalf of the worker: the acquisitions that were in force when it was accepted.
+//!
+//! What always holds: a connection that was accepted under one acquisition, or under none, never carries the token of
+//! another: whatever comes over it may have been begun before. A request is stamped only for as long as its ownership
+//! lasts: it is looked at again right before it is admitted, and nothing of it is sent beyond the end.
+//!
+//! What it does not do: own (`lease::held`), or close connections (`listener`).
+
+use std::sync::Arc;
+
+use crate::lease::claim::{Claim, Claims, InForce};
+use crate::protocol::command::Admit;
+use crate::protocol::ids::{AcquisitionId, ResourceName};
+use crate::wire::identify::Identified;
+use crate::wire::problem::Fault;
+use crate::wire::stamp::{Stamp, Stamps, Token};
+
+/// What a connection is bound to. Clones are of the same connection.
+#[derive(Clone)]
+pub(super) struct Bound {
+    claims: Claims,
+    in_force: InForce,
+}
+
+/// What a request may say that came over a connection.
+pub(super) fn stamps_of(extensions: &http::Extensions) -> Stamps {
+    let bound = extensions.get::<Arc<Bound>>();
+    bound.map(|bound| bound.stamps()).unwrap_or_default()
+}
+
+/// The ownership that a request was stamped with, if it was.
+#[derive(Clone, Default)]
+pub(super) struct Stamped(Option<Own>);
+
+#[derive(Clone)]
+struct Own {
+    claims: Claims,
+    resource: ResourceName,
+    acquisition: AcquisitionId,
+}
+
+impl Default for Bound {
+    fn default() -> Self {
+        Self::now(&Claims::default())
+    }
+}
+
+impl Bound {
+    /// To what is in force now.
+    pub(super) fn now(claims: &Claims) -> Self {
+        Self {
+            claims: claims.clone(),
+            in_force: claims.in_force(),
+        }
+    }
+
+    /// To nothing, and outlived already if anything can be owned at all.
+    pub(super) fn to_nothing(claims: &Claims) -> Self {
+        Self {
+            claims: claims.clone(),
+            in_force: claims.nothing_in_force(),
+        }
+    }
+
+    /// Resolves once an acquisition has begun or ended since.
+    pub(super) async fn outlived(&self) {
+        self.in_force.clone().changed().await;
+    }
+
+    /// What a request that comes over it now may say.
+    pub(super) fn stamps(&self) -> Stamps {
+        let all = self.claims.all();
+        let stamps = all.map(|(resource, source, claim)| {
+            let own = self.in_force.acquisition(resource);
+            let stamp = match claim {
+                Claim::Owned(owned) if own == Some(&owned.acquisition) => Stamp::Owned(Token {
+                    token: owned.token,
+                    acquisition: owned.acquisition,
+                    source: source.clone(),
+                }),
+                Claim::Owned(_) => Stamp::Lost(
+                    "its connection was opened before the lease was acquired".to_owned(),
+                ),
+                Claim::NotYet(why) if own.is_none() => Stamp::NotYet(why),
+                Claim::NotYet(_) => Stamp::Lost(
+                    "the acquisition that its connection was opened under is over".to_owned(),
+                ),
+                Claim::Lost(why) => Stamp::Lost(why),
+            };
+            (resource.clone(), stamp)
+        });
+        stamps.collect()
+    }
+
+    /// The ownership that a request was stamped with.
+    pub(super) fn stamped(&self, identified: &Identified) -> Stamped {
+        let presented = identified.presented.as_ref().filter(|_| identified.stamped);
+        Stamped(presented.and_then(|presented| {
+            Some(Own {
+                claims: self.claims.clone(),
+                resource: presented.resource.name.clone(),
+                acquisition: presented.acquisition.clone()?,
+            })
+        }))
+    }
+}
+
+impl Stamped {
+    /// Only while it is owned, and so that nothing is sent beyond the end.
+    pub(super) fn limit(&self, mut admit: Admit) -> Result<Admit, Fault> {
+        let Some(own) = &self.0 else {
+            return Ok(admit);
+        };
+        let Some(until) = own.claims.until(&own.resource, &own.acquisition) else {
+            let why = "the acquisition that it was stamped with is over".to_owned();
+            return Err(Fault::LeaseLost { why });
+        };
+        let left = until.since(admit.at.boottime);
+        if admit.policy.timeouts.dispatch > left {
+            let mut policy = (*admit.policy).clone();
+            policy.timeouts.dispatch = left;
+            admit.policy = Arc::new(policy);
+        }
+        Ok(admit)
+    }
+}

@@ -1,0 +1,154 @@
+//! What connections may say on behalf of their worker, and until when.
+//!
+//! What always holds: these run on one thread: nothing is accepted while a test does not wait.
+
+use std::io::Write as _;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::super::bound::Bound;
+use super::callers::served_for;
+use super::commits::Counting;
+use super::*;
+use crate::lease::claim::{Changes, Claim, Claims, Entry, Ownership};
+use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, TokenSource};
+use crate::protocol::time::Millis;
+use crate::wire::problem::Fault;
+
+/// A lease that somebody holds.
+struct Held {
+    claim: watch::Sender<Claim>,
+    changes: Changes,
+    claims: Claims,
+}
+
+impl Held {
+    fn new() -> Self {
+        let (claim, claimed) = watch::channel(Claim::NotYet("it begins".to_owned()));
+        let changes = Changes::default();
+        let entry = Entry {
+            resource: ResourceName::new("a"),
+            source: TokenSource::new("caller"),
+            claim: claimed,
+            acknowledge: mpsc::channel(1).0,
+        };
+        let claims = Claims::new(Clock::system().unwrap(), vec![entry], changes.clone());
+        Self {
+            claim,
+            changes,
+            claims,
+        }
+    }
+
+    fn owned(&self, acquisition: &str, token: u64, left: Millis) {
+        let until = Clock::system().unwrap().boottime().after(left);
+        self.claim.send_replace(Claim::Owned(Ownership {
+            token: FencingToken::new(0, token).unwrap(),
+            acquisition: AcquisitionId::new(acquisition),
+            until,
+        }));
+        self.changes.tell();
+    }
+}
+
+const LONG: Millis = Millis(60_000);
+
+fn upstream() -> Counting {
+    Counting::answering_first_after(Some(Duration::ZERO))
+}
+
+/// A request that is on its way, with nobody having accepted it yet.
+fn sent(address: SocketAddr, key: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!(
+        "POST /payments HTTP/1.1\r\nHost: x\r\nX-Account: a\r\nIdempotency-Key: {key}\r\nContent-Length: 2\r\n\
+         Connection: close\r\n\r\n{{}}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+async fn told(stream: TcpStream) -> String {
+    stream.set_nonblocking(true).unwrap();
+    let mut stream = tokio::net::TcpStream::from_std(stream).unwrap();
+    let mut text = String::new();
+    let read = tokio::time::timeout(LIMIT, stream.read_to_string(&mut text));
+    read.await.unwrap().unwrap();
+    text
+}
+
+fn is_lost(text: &str) -> bool {
+    text.starts_with("HTTP/1.1 412 ") && text.contains("lease-lost")
+}
+
+#[tokio::test]
+async fn who_waited_to_be_accepted_is_bound_to_what_was_before() {
+    let upstream = upstream();
+    let bench = Bench::new(upstream.address, FENCED, Box::new(|_| ()));
+    let held = Held::new();
+    held.owned("first", 107, LONG);
+    let address = served_for(bench, held.claims.clone(), CancellationToken::new()).await;
+    // It came before anybody looked what is in force.
+    let text = told(sent(address, "early")).await;
+    assert!(is_lost(&text), "{text}");
+    let text = told(sent(address, "k-1")).await;
+    assert!(text.starts_with("HTTP/1.1 201 "), "{text}");
+    // It came before the second began, and is accepted after it has.
+    let waiting = sent(address, "of-the-first");
+    held.owned("second", 108, LONG);
+    let text = told(waiting).await;
+    assert!(is_lost(&text), "{text}");
+    let text = told(sent(address, "k-2")).await;
+    assert!(text.starts_with("HTTP/1.1 201 "), "{text}");
+    assert_eq!(upstream.requests(), 2);
+}
+
+/// C05: the gate is where the first byte would leave, whatever else goes on.
+#[tokio::test]
+async fn nothing_is_sent_beyond_the_end_of_the_lease() {
+    let upstream = upstream();
+    let held = Held::new();
+    let admitted_late = Box::new(|_| std::thread::sleep(Duration::from_secs(2)));
+    let bench = Bench::new(upstream.address, FENCED, admitted_late);
+    held.owned("first", 107, Millis(1_500));
+    let address = served_for(bench, held.claims.clone(), CancellationToken::new()).await;
+    let text = told(sent(address, "early")).await;
+    assert!(is_lost(&text), "{text}");
+    let text = told(sent(address, "k")).await;
+    assert!(text.contains("dispatch-expired"), "{text}");
+    assert_eq!(upstream.requests(), 0);
+}
+
+#[tokio::test]
+async fn it_is_looked_at_again_right_before_the_admission() {
+    let bench = Bench::new(upstream().address, FENCED, Box::new(|_| ()));
+    let held = Held::new();
+    held.owned("first", 107, Millis(3_000));
+    let bound = Bound::now(&held.claims);
+    let (_, mut identified) = bench.identified(0, "k");
+    identified.stamped = true;
+    identified.presented.as_mut().unwrap().resource.name = ResourceName::new("a");
+    identified.presented.as_mut().unwrap().acquisition = Some(AcquisitionId::new("first"));
+    let stamped = bound.stamped(&identified);
+    let admit = || {
+        let (attempt, at) = (
+            bench.dispatcher.next_attempt(),
+            bench.dispatcher.clock.now(),
+        );
+        identified.admit(attempt, at, true)
+    };
+    let limited = stamped.limit(admit()).unwrap();
+    assert!(limited.policy.timeouts.dispatch <= Millis(3_000));
+    held.owned("first", 107, LONG);
+    let limited = stamped.limit(admit()).unwrap();
+    assert_eq!(limited.policy.timeouts, identified.policy.timeouts);
+    let over = |stamped: &super::super::bound::Stamped| {
+        matches!(stamped.limit(admit()), Err(Fault::LeaseLost { .. }))
+    };
+    held.owned("first", 107, Millis(0));
+    assert!(over(&stamped), "its time is over");
+    held.owned("second", 108, LONG);
+    assert!(over(&stamped), "it is another one");
+}
