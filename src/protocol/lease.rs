@@ -60,8 +60,8 @@ pub struct Lease {
 /// A lease as a process saw it first, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sight {
-    /// Which acquisition.
-    pub acquisition: AcquisitionId,
+    /// Its token: another grant has another, also under the same acquisition.
+    pub token: FencingToken,
     /// After how many renewals.
     pub renewals: u64,
     /// When, on the own clock.
@@ -165,8 +165,7 @@ impl Lease {
             let age = now.wall_ms.saturating_sub(self.since.wall_ms);
             return Millis(self.ttl.0.saturating_sub(age));
         }
-        let same =
-            |seen: &&Sight| seen.acquisition == self.acquisition && seen.renewals == self.renewals;
+        let same = |seen: &&Sight| (seen.token, seen.renewals) == (self.token, self.renewals);
         let passed = seen
             .filter(same)
             .and_then(|seen| now.elapsed_within_boot(&seen.at));
@@ -176,7 +175,7 @@ impl Lease {
     /// It as seen now.
     pub fn seen(&self, at: Moment) -> Sight {
         Sight {
-            acquisition: self.acquisition.clone(),
+            token: self.token,
             renewals: self.renewals,
             at,
         }

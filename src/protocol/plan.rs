@@ -9,7 +9,7 @@
 
 use super::broken::{Rule, broken};
 use super::fence::Fence;
-use super::lease::LeaseFacts;
+use super::lease::{LeaseFacts, LiveLease};
 use super::operation::{Operation, Parked, State};
 use super::policy::{KeyPolicy, Order, Ownership, SettlePolicy};
 use super::steps::{LookUpPolicy, SettleStep, StepIndex, VoidPolicy};
@@ -423,6 +423,13 @@ fn room_in_lease(
     let admitted_under = operation.place.as_ref().and_then(|place| place.token);
     let of_its_own = held.is_some_and(|held| Some(held.token) == admitted_under);
     let is_licensed = lease.licensed || attended || broken(Rule::LaterOwnerLicenses);
+    let is_recorded = |live: &LiveLease| {
+        held.is_some_and(|held| held.acquisition == live.acquisition)
+            || broken(Rule::LiveIsTheRecorded)
+    };
+    if !lease.live.as_ref().is_some_and(is_recorded) {
+        return Err(Parked::NotCurrent);
+    }
     let left = lease.left(now.boottime);
     if left == Millis::default() || !(of_its_own || is_licensed) {
         return Err(Parked::NotCurrent);

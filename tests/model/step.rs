@@ -96,8 +96,8 @@ pub enum Action {
     Acquire(u8, Manner),
     /// A holder keeps it.
     Renew(u8, Manner),
-    /// A holder gives it back.
-    Release(u8, Manner),
+    /// A holder gives it back, at that proxy.
+    Release(u8, u8),
     /// Time passes.
     Tick,
 }
@@ -234,11 +234,8 @@ impl<'a> Steps<'a> {
                     found.push(Action::Renew(holder, manner));
                 }
             }
-            let manner = Manner {
-                queued: false,
-                lost: false,
-            };
-            found.push(Action::Release(holder, manner));
+            let proxies = (0..).zip(&world.proxies);
+            found.extend(proxies.map(|(proxy, _)| Action::Release(holder, proxy)));
         }
     }
 
@@ -534,7 +531,7 @@ impl Step<'_> {
             Action::CutUndo(undo) => self.cut_undo(undo),
             Action::Acquire(holder, manner) => self.acquire(holder, manner),
             Action::Renew(holder, manner) => self.renew(holder, manner),
-            Action::Release(holder, manner) => self.release(holder, manner),
+            Action::Release(holder, proxy) => self.release(holder, proxy),
             Action::Tick => {
                 self.world.now += 1;
                 let now = self.world.now;

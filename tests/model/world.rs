@@ -113,7 +113,7 @@ pub struct Live {
 /// A lease as a proxy saw it first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Glimpse {
-    pub acquisition: u8,
+    pub token: FencingToken,
     pub renewals: u8,
     /// The tick.
     pub at: u8,
@@ -405,8 +405,8 @@ impl World {
                 acquisition: 1,
                 until_ms: holder.ttl_ms,
             });
-            self.sights[usize::from(holder.proxy)] = Some(Glimpse {
-                acquisition: 1,
+            self.sights[usize::from(holder.proxy)] = fence.issued.map(|token| Glimpse {
+                token,
                 renewals: 0,
                 at: 0,
             });

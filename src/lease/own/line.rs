@@ -46,7 +46,7 @@ pub(super) struct Line {
 #[derive(Clone, Debug)]
 struct Known {
     sight: Sight,
-    token: FencingToken,
+    acquisition: AcquisitionId,
     ttl: Millis,
     /// When it was on record for sure.
     told: BootInstant,
@@ -161,7 +161,7 @@ impl Line {
             None => {
                 *known = Some(Known {
                     sight: lease.seen(at),
-                    token: lease.token,
+                    acquisition: lease.acquisition.clone(),
                     ttl: lease.ttl,
                     told: at.boottime,
                 });
@@ -179,7 +179,7 @@ impl Line {
         {
             *known = Some(Known {
                 sight: lease.seen(*now),
-                token: lease.token,
+                acquisition: lease.acquisition.clone(),
                 ttl: lease.ttl,
                 told: BootInstant(0),
             });
@@ -205,8 +205,7 @@ impl Line {
 
     /// It is not known any more whether this one is on record.
     pub(super) fn doubt_of(&self, acquisition: &AcquisitionId) {
-        let is_known =
-            (self.lock().as_ref()).is_some_and(|it| it.sight.acquisition == *acquisition);
+        let is_known = (self.lock().as_ref()).is_some_and(|it| it.acquisition == *acquisition);
         if is_known {
             self.doubt();
         }
@@ -215,8 +214,8 @@ impl Line {
     /// This one is on record no more. Answers with its token, if that is known.
     pub(super) fn is_without(&self, acquisition: &AcquisitionId) -> Option<FencingToken> {
         let mut known = self.lock();
-        let gone = known.take_if(|known| known.sight.acquisition == *acquisition);
-        gone.map(|known| known.token)
+        let gone = known.take_if(|known| known.acquisition == *acquisition);
+        gone.map(|known| known.sight.token)
     }
 
     /// What is left of the lease that was seen last.
@@ -233,7 +232,7 @@ impl Line {
         } else {
             Before::Ended
         };
-        Some((known.sight.acquisition.clone(), how))
+        Some((known.acquisition.clone(), how))
     }
 
     fn seen_at(&self) -> Option<BootInstant> {
@@ -247,7 +246,7 @@ impl Line {
 
 impl Known {
     fn is_of(&self, lease: &Lease) -> bool {
-        self.sight.acquisition == lease.acquisition && self.sight.renewals == lease.renewals
+        (self.sight.token, self.sight.renewals) == (lease.token, lease.renewals)
     }
 
     fn left(&self, now: &Moment) -> Millis {

@@ -38,11 +38,10 @@ pub fn leased(before: &World, proxy: u8, acquisition: u8, lease: &Lease) -> Judg
 /// A renewal was granted, which was asked for then.
 pub fn renewed(before: &World, proxy: u8, acquisition: u8, at_ms: u64, ttl_ms: u64) -> Judged {
     renewed_by(before, acquisition)?;
-    let sight = before.sights[usize::from(proxy)];
-    let sight = sight.filter(|sight| sight.acquisition == acquisition);
-    let over = sight.is_some_and(|sight| {
-        let current = before.fences[0].as_ref().and_then(|it| it.lease.as_ref());
-        current.is_some_and(|it| it.renewals == u64::from(sight.renewals))
+    let current = before.fences[0].as_ref().and_then(|it| it.lease.as_ref());
+    let over = before.sights[usize::from(proxy)].is_some_and(|sight| {
+        current
+            .is_some_and(|it| (it.token, it.renewals) == (sight.token, u64::from(sight.renewals)))
             && at_ms >= u64::from(sight.at) * TICK_MS + ttl_ms
     });
     never(over, || "a lease was renewed after its time".to_owned())

@@ -16,7 +16,7 @@ use super::super::world::{Glimpse, Live};
 use super::{Happened, Step};
 
 /// When, and whether the reply is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
     /// It was asked for a tick before it is decided.
     pub queued: bool,
@@ -106,7 +106,8 @@ impl Step<'_> {
         Ok(true)
     }
 
-    pub(super) fn release(&mut self, holder: u8, manner: Manner) -> Happened {
+    /// At whatever proxy: his own knows nothing of it where it is another.
+    pub(super) fn release(&mut self, holder: u8, proxy: u8) -> Happened {
         let index = usize::from(holder);
         let held = self.before.holdings[index];
         if held.token.is_none() || held.released {
@@ -114,14 +115,12 @@ impl Step<'_> {
         }
         let who = &self.steps.scenario.holders[index];
         let acquisition = named(held.acquisition);
-        let reply = self.ask_for_lease(who.proxy, Wish::Release { acquisition }, manner);
-        self.loses(
-            holder,
-            Manner {
-                lost: false,
-                ..manner
-            },
-        );
+        let wish = Wish::Release { acquisition };
+        let reply = self.ask_for_lease(proxy, wish, Manner::default());
+        if proxy == who.proxy {
+            self.loses(holder, Manner::default());
+        }
+        self.world.holdings[index].lost = true;
         self.world.holdings[index].released = true;
         match reply {
             LeaseReply::Released => {
@@ -144,7 +143,7 @@ impl Step<'_> {
         }
         let scenario = steps.scenario;
         let sight = self.before.sights[usize::from(proxy)].map(|it| Sight {
-            acquisition: named(it.acquisition),
+            token: it.token,
             renewals: u64::from(it.renewals),
             at: moment(scenario, proxy, it.at),
         });
@@ -202,13 +201,12 @@ impl Step<'_> {
     /// The first sight counts.
     fn see_lease(&mut self, proxy: u8, lease: &Lease) {
         let glimpse = Glimpse {
-            acquisition: number(&lease.acquisition),
+            token: lease.token,
             renewals: u8::try_from(lease.renewals).unwrap(),
             at: self.before.now,
         };
         let known = &mut self.world.sights[usize::from(proxy)];
-        let same =
-            |it: &Glimpse| (it.acquisition, it.renewals) == (glimpse.acquisition, glimpse.renewals);
+        let same = |it: &Glimpse| (it.token, it.renewals) == (glimpse.token, glimpse.renewals);
         if !known.as_ref().is_some_and(same) {
             *known = Some(glimpse);
         }
@@ -222,8 +220,4 @@ impl Step<'_> {
 /// An acquisition's id, by its number.
 pub fn named(acquisition: u8) -> AcquisitionId {
     AcquisitionId::new(acquisition.to_string())
-}
-
-fn number(acquisition: &AcquisitionId) -> u8 {
-    acquisition.as_str().parse().unwrap()
 }
