@@ -219,8 +219,7 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
             arrivals: crate::dispatch::arrivals::Arrivals::default(),
-            leases: Own::new(register.clone(), clock.clone())
-                .reporting(metrics.clone(), supervisor.effects()),
+            leases: leases(&register, &clock, &metrics, &supervisor),
         };
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
@@ -343,6 +342,11 @@ impl Instance {
         }
         self.register.read().close().await.map_err(AppError::Close)
     }
+}
+
+/// One for the process, so that those who wait for a lease hear of what is given back here.
+fn leases(register: &Register, clock: &Clock, metrics: &Metrics, tasks: &Supervisor) -> Own {
+    Own::new(register.clone(), clock.clone()).reporting(metrics.clone(), tasks.effects())
 }
 
 /// What was counted before is gone on from, where it was kept.
