@@ -224,7 +224,7 @@ impl Instance {
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
-        let turnstile = Turnstile::default();
+        let (turnstile, doors) = (Turnstile::default(), Doors::default());
         let state = register::made_state_of(&config.register.place);
         let (observer, judge) = report(state.as_deref(), &dispatcher);
         let shared = Shared::new(
@@ -236,7 +236,6 @@ impl Instance {
             bodies,
             observer.clone(),
         );
-        let doors = Doors::default();
         let listeners = Listeners::of(&config, &doors).await?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
         let reloader = Reloader::new(reload::Inner {
