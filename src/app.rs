@@ -236,14 +236,13 @@ impl Instance {
             record_timeout: config.record_timeout,
             attempts: Arc::new(AtomicU64::new(1)),
             arrivals: crate::dispatch::arrivals::Arrivals::default(),
-            leases: Own::new(register.clone(), clock.clone())
-                .reporting(metrics.clone(), supervisor.effects()),
+            leases: leases(&register, &clock, &metrics, &supervisor),
         };
         let holding = Holding::open(&config, &dispatcher.leases, &clock).await?;
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
-        let turnstile = Turnstile::default();
+        let (turnstile, doors) = (Turnstile::default(), Doors::default());
         let state = register::made_state_of(&config.register.place);
         let (observer, judge) = report(state.as_deref(), &dispatcher);
         let shared = Shared::new(
@@ -379,6 +378,11 @@ async fn drain(supervisor: &Supervisor, at_most: Duration, hurry: impl Future<Ou
         () = hurry => tracing::warn!("told twice to stop: not waiting any longer"),
     }
     supervisor.end_drain();
+}
+
+/// One for the process, so that those who wait for a lease hear of what is given back here.
+fn leases(register: &Register, clock: &Clock, metrics: &Metrics, tasks: &Supervisor) -> Own {
+    Own::new(register.clone(), clock.clone()).reporting(metrics.clone(), tasks.effects())
 }
 
 /// What was counted before is gone on from, where it was kept.

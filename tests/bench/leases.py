@@ -24,7 +24,7 @@ def connected(port):
 
 def ask(stream, path, body):
     text = json.dumps(body)
-    stream.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode())
+    stream.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode())
 
 
 def answer(stream):
@@ -38,12 +38,15 @@ def answer(stream):
     return int(head.split()[1]), json.loads(body) if body else None
 
 
-def metric(port, name):
-    with connected(port) as stream:
-        stream.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        text = b""
-        while piece := stream.recv(65536):
-            text += piece
+def metric(stream, name):
+    stream.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    told = b""
+    while b"\r\n\r\n" not in told:
+        told += stream.recv(65536)
+    head, text = told.split(b"\r\n\r\n", 1)
+    length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+    while len(text) < length:
+        text += stream.recv(65536)
     found = re.findall(rf"(?m)^{name}(?:{{[^}}]*}})? (\S+)$", text.decode())
     return sum(float(number) for number in found)
 
@@ -54,6 +57,7 @@ def waiters(worker, health, number):
     ask(holder, f"{resource}/acquire", {"ttl": "1h"})
     _, first = answer(holder)
     line = [connected(worker) for _ in range(number)]
+    health = connected(health)
     already = metric(health, "fencepost_lease_waiting")
     for place, stream in enumerate(line):
         ask(stream, f"{resource}/acquire", {"ttl": "1h", "wait": "60s"})
@@ -81,9 +85,9 @@ def takeover(worker, binary, ttl, rounds):
         resource = f"crash-{os.getpid()}-{turn}"
         keeper = subprocess.Popen(
             [binary, "lease", "run", "--worker", f"http://127.0.0.1:{worker}", "--resource", resource,
-             "--ttl", f"{ttl}s", "--", "sh", "-c", "echo up; exec sleep 600"],
+             "--ttl", f"{ttl}s", "--", "sh", "-c", "echo $$; exec sleep 600"],
             stdout=subprocess.PIPE, text=True, start_new_session=True)
-        keeper.stdout.readline()
+        command = int(keeper.stdout.readline())
         heir = connected(worker)
         ask(heir, f"/v1/leases/{resource}/acquire", {"ttl": "30s", "wait": "60s"})
         # Somewhere between two renewals.
@@ -94,6 +98,8 @@ def takeover(worker, binary, ttl, rounds):
         latest.append(time.monotonic() - begun)
         assert status == 200, told
         keeper.wait()
+        # Nobody is left who ends it.
+        os.kill(command, signal.SIGKILL)
     print(f"{ttl} {min(latest):.3f} {max(latest):.3f}")
 
 

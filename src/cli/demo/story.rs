@@ -88,7 +88,7 @@ async fn stale_worker(stage: &Stage, lines: &mut Vec<Line>) -> Result<()> {
 async fn lost_answer(stage: &Stage, lines: &mut Vec<Line>) -> Result<()> {
     let proxy = stage.proxy.address();
     let his = Ask::own(43, "bob", stage.proxy.worker()).await?;
-    let bob = Ask::publish(43, &his, "generation-1.pdf");
+    let bob = Ask::publish(43, &his, "bobs.pdf");
     send_and_hang_up(stage, &bob, proxy).await?;
     let retried = bob.send(proxy).await?;
     lines.push(line(

@@ -13,6 +13,17 @@ use crate::support::proxy::Proxy;
 use crate::support::setup::Setup;
 use crate::support::upstream::{Keys, Upstream};
 
+const ROUTE: &str = r#"
+capability: [idempotent]
+key: { header: Idempotency-Key, lifetime: 24h, value: derived }
+effects:
+  - on: POST /accounts/{account}/payments
+    once: { header: Idempotency-Key }
+    fence:
+      resource: "account:{path.account}"
+      token: { header: Fencing-Token, mode: require, source: fencepost }
+"#;
+
 struct Sidecar {
     proxy: Proxy,
     worker: SocketAddr,
@@ -20,7 +31,7 @@ struct Sidecar {
 
 fn sidecar(upstream: &Upstream, url: &str) -> Sidecar {
     let worker = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
-    let setup = Setup::payments(upstream.address()).sharing(url, "");
+    let setup = Setup::new(upstream.address(), ROUTE).sharing(url, "");
     let setup = setup.with(&format!("worker: {{ address: {worker} }}"));
     Sidecar {
         proxy: Proxy::start(setup),

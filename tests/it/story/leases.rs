@@ -129,12 +129,8 @@ fn whoever_lost_his_lease_is_refused_though_nobody_told_him() {
     assert_eq!(it.his("release", &alice).status, 412);
     assert_eq!(it.pay(&second, "b").status, 201);
     // Nobody can have issued this one.
-    assert_refused(
-        &it.pay("9", "c"),
-        412,
-        "fencing-token-unknown",
-        "after-settlement",
-    );
+    let unknown = it.pay("9", "c");
+    assert_refused(&unknown, 412, "fencing-token-unknown", "after-settlement");
     assert_eq!(it.upstream.effects().len(), 2);
 }
 
