@@ -242,7 +242,7 @@ impl Instance {
         let bodies = BodyBudget::new(config.limits.buffered_bodies);
         let gateways = Arc::new(gateways::open(&config, None, &clock, &bodies)?);
         let reconciler = Reconciler::new(dispatcher.clone(), Arc::clone(&gateways));
-        let (turnstile, doors) = (Turnstile::default(), Doors::default());
+        let turnstile = Turnstile::default();
         let state = register::made_state_of(&config.register.place);
         let (observer, judge) = report(state.as_deref(), &dispatcher);
         let shared = Shared::new(

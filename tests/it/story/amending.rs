@@ -89,7 +89,7 @@ impl World {
         for word in &mut words {
             for (name, value) in open {
                 if word == name {
-                    *word = (*value).to_owned();
+                    (*value).clone_into(word);
                 }
             }
         }
