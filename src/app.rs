@@ -4,7 +4,8 @@
 //! What always holds: every listener is bound before anything is served, so that a wrong address
 //! ends the start; the register is opened before the first request is read. A stop begins by
 //! admitting nothing new; what is under way is finished and recorded, for at most `drain`; the
-//! listeners stay open until then, so that callers are told why; the register is closed last. What
+//! listeners stay open until then, so that callers are told why; leases on behalf of the worker are given back
+//! once everything is recorded; the register is closed last. What
 //! is still in flight at the deadline is UNCERTAIN at the next start, never lost.
 //!
 //! What it does not do: decide, or read files but for those the config names.

@@ -373,10 +373,12 @@ impl Held {
 
     /// It is lost, for this process of the worker for good.
     fn lose(&mut self, why: &str) {
-        if let Phase::Owning(owning) = self.without() {
-            let Ownership {
-                token, acquisition, ..
-            } = owning.ownership;
+        let lost = match self.without() {
+            Phase::Owning(owning) => Some((owning.ownership.acquisition, owning.ownership.token)),
+            Phase::Resuming(last) => Some((last.acquisition, last.token)),
+            Phase::Without => None,
+        };
+        if let Some((acquisition, token)) = lost {
             tracing::error!(
                 lease = self.name,
                 resource = %self.resource.name,
