@@ -35,9 +35,13 @@ pub(super) struct Leased {
 }
 
 pub(super) fn leased() -> Leased {
+    leased_by(ROUTE)
+}
+
+pub(super) fn leased_by(route: &str) -> Leased {
     let upstream = Upstream::start(Keys::Honoured);
     let worker = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
-    let setup = Setup::new(upstream.address(), ROUTE);
+    let setup = Setup::new(upstream.address(), route);
     let setup = setup.with(&format!("worker: {{ address: {worker} }}"));
     Leased {
         proxy: Proxy::start(setup),

@@ -13,6 +13,7 @@ mod asking;
 mod bytes;
 mod callbacks;
 mod certificates;
+mod current;
 mod deadlines;
 mod drain;
 mod evidence;
