@@ -260,7 +260,7 @@ fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Problem {
         ),
         NoLease::Exhausted => Problem::conflict(
             "token-exhausted",
-            "no token above its mark is left in this epoch; an operator has to repair the resource",
+            "no token above its mark is left in this epoch: the next one is started for all resources by `fencepost epoch advance`",
         ),
         NoLease::Store(error) => Problem::from(error.clone()),
     };
