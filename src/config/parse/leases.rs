@@ -108,7 +108,7 @@ fn resource(field: &Field<'_>) -> Option<ResourceName> {
     let plain = |text: &str| !text.is_empty() && !text.contains(['{', '}']);
     field.read(
         "the name of one resource, in plain text (`statement:account-42`)",
-        |text| plain(text).then(|| ResourceName::new(text)),
+        |text| ResourceName::taken(text).filter(|_| plain(text)),
     )
 }
 

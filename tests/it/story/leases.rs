@@ -214,6 +214,12 @@ fn what_cannot_be_a_lease_is_told_so() {
         assert_eq!(told.status, 400, "{body}: {}", told.text());
         assert!(told.text().contains(part), "{body}: {}", told.text());
     }
+    // What is too long is nobody's: not a lease, and not an effect.
+    let long = "a".repeat(1_100);
+    let told = Call::new(it.worker, "POST", &format!("/v1/leases/{long}/acquire"));
+    assert_eq!(told.json(r#"{"ttl":"30s"}"#).send().status, 400);
+    let told = pay_from(&it.proxy, &long, "1", "k").send();
+    assert_refused(&told, 400, "identity-missing", "never");
     let all = r#"{"resources":[],"ttl":"30s"}"#;
     let told = Call::new(it.worker, "POST", "/v1/leases/acquire");
     assert_eq!(told.clone().json(all).send().status, 400);
