@@ -131,7 +131,7 @@ impl<'r> Held<'r> {
         });
         let before = clock::boottime();
         let to = path(&["leases", &run.resource, "acquire"], &[]);
-        let answer = client.change(&to, body.to_string()).await?;
+        let answer = client.change_after(&to, body.to_string(), run.wait).await?;
         let told: Told = client.understand(&answer)?;
         let held = Self {
             // The wait counts against it too: too short is safe.
