@@ -156,6 +156,11 @@ impl AdminClient {
             .map_err(|error: serde_json::Error| self.not_understood(error.to_string()))
     }
 
+    /// What an answer comes to that nobody waits for any longer.
+    pub fn late(&self) -> ClientError {
+        self.unreachable(None)
+    }
+
     async fn call(
         &self,
         method: Method,
@@ -166,7 +171,7 @@ impl AdminClient {
         let request = self.request(method, path, body)?;
         let (status, content) = match timeout(limit, self.exchange(request)).await {
             Ok(answered) => answered.map_err(|source| self.unreachable(Some(source)))?,
-            Err(_) => return Err(self.unreachable(None)),
+            Err(_) => return Err(self.late()),
         };
         if status == StatusCode::NO_CONTENT {
             return Ok(Value::Null);
