@@ -94,13 +94,19 @@ impl Leased {
 
     /// `lease run`, with a command of a shell.
     pub(super) fn run(&self, ttl: &str, more: &[&str], script: &str) -> Child {
+        self.run_command(ttl, more, &["sh", "-c", script])
+    }
+
+    /// `lease run`, with that command.
+    pub(super) fn run_command(&self, ttl: &str, more: &[&str], command: &[&str]) -> Child {
         let worker = format!("http://{}", self.worker);
         let own = ["lease", "run", "--resource", ACCOUNT, "--ttl", ttl];
         Command::new(env!("CARGO_BIN_EXE_fencepost"))
             .args(own)
             .args(["--worker", &worker])
             .args(more)
-            .args(["--", "sh", "-c", script])
+            .arg("--")
+            .args(command)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

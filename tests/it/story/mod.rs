@@ -24,6 +24,7 @@ mod incarnations;
 mod leases;
 mod leases_line;
 mod leases_lost;
+mod leases_run;
 mod looking_up;
 mod lost_answer;
 mod meaning;
