@@ -196,3 +196,17 @@ fn who_proves_nothing_is_told_so() {
     );
     assert!(warnings(&idle).contains("no effect acts on it"));
 }
+
+/// Contract section 5: under a lease that is lost nothing is sent again, and the next owner's repeat is another operation.
+#[test]
+fn who_needs_an_owner_and_asks_nobody_is_told_who_settles_it() {
+    let of = |once: &str| {
+        effect(&format!(
+            "        once: \"{once}\"\n        fence: {{ resource: \"x:{{path.id}}\", require: current, token: {{ header: \
+             Fencing-Token, source: fencepost }} }}\n"
+        ))
+    };
+    let told = "each lost answer goes to a person";
+    assert!(warnings(&of("{path.id}:{token.generation}")).contains(told));
+    assert!(!warnings(&of("{path.id}")).contains(told));
+}
