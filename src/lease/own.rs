@@ -328,10 +328,11 @@ impl Own {
             | Wish::Renew { acquisition }
             | Wish::Release { acquisition } => acquisition.clone(),
         };
+        let (seen, asked) = line.asked();
         let leasing = Leasing {
             resource: resource.clone(),
             wish,
-            seen: line.seen(),
+            seen,
             at: before,
         };
         let reply = self.register.lease(leasing).await;
@@ -341,7 +342,7 @@ impl Own {
                 if is_wanted {
                     self.passed_on(resource, &lease, line.before(&now).as_ref());
                 }
-                line.see(&lease, now);
+                line.granted(&lease, asked, now);
                 let until = before.boottime.after(lease.ttl);
                 let live = LiveLease {
                     acquisition: own,
@@ -356,7 +357,7 @@ impl Own {
             }
             Ok(other) => {
                 match &other {
-                    LeaseReply::Held(lease, _) => line.see(lease, now),
+                    LeaseReply::Held(lease, _) => line.held_by(lease, asked, now),
                     LeaseReply::Lost
                     | LeaseReply::Released
                     | LeaseReply::Granted(_)

@@ -1,0 +1,76 @@
+//! Answers that come out of order, too late, or not at all, and what is known after them.
+
+use super::*;
+use crate::lease::own::line::Asked;
+use crate::protocol::ids::FencingToken;
+
+fn lease(holder: &str, generation: u64, renewals: u64) -> Lease {
+    Lease {
+        acquisition: AcquisitionId::new(holder),
+        holder: holder.to_owned(),
+        token: FencingToken::new(0, generation).unwrap(),
+        ttl: TTL,
+        renewals,
+        since: at(0),
+    }
+}
+
+fn line() -> (Arc<Line>, Asked) {
+    let (line, _) = Lines::default().of(&resource("r"));
+    let (_, asked) = line.asked();
+    (line, asked)
+}
+
+/// What was asked for before a release, and comes after it, is no reason to wait for it.
+#[test]
+fn an_answer_from_before_a_release_is_no_news() {
+    let (line, asked) = line();
+    line.granted(&lease("a", 1, 0), asked, at(1));
+    let (_, asked) = line.asked();
+    assert!(line.is_without(&AcquisitionId::new("a")).is_some());
+    line.held_by(&lease("a", 1, 0), asked, at(2));
+    assert_eq!(line.held(&at(2), POLL), None);
+    line.granted(&lease("a", 1, 1), asked, at(2));
+    assert_eq!(line.seen(), None);
+    // Nor where it was not known here.
+    let (_, asked) = line.asked();
+    assert_eq!(line.is_without(&AcquisitionId::new("b")), None);
+    line.held_by(&lease("b", 2, 0), asked, at(3));
+    assert_eq!(line.seen(), None);
+    let (_, asked) = line.asked();
+    line.held_by(&lease("c", 3, 0), asked, at(4));
+    assert!(line.held(&at(4), POLL).is_some());
+}
+
+/// An answer from before somebody doubted does not end the doubt.
+#[test]
+fn an_answer_from_before_a_doubt_leaves_it() {
+    let (line, asked) = line();
+    line.held_by(&lease("a", 1, 0), asked, at(1));
+    let (_, asked) = line.asked();
+    line.doubt();
+    line.held_by(&lease("a", 1, 0), asked, at(2));
+    assert_eq!(line.held(&at(2), POLL), None);
+    let (_, asked) = line.asked();
+    line.held_by(&lease("a", 1, 0), asked, at(3));
+    assert!(line.held(&at(3), POLL).is_some());
+}
+
+/// The first sight of a renewal counts, whatever comes in after it: else it would have its full time twice.
+#[test]
+fn an_answer_from_before_a_renewal_does_not_put_the_sight_back() {
+    let (line, asked) = line();
+    line.granted(&lease("a", 1, 2), asked, at(1));
+    let (_, asked) = line.asked();
+    line.granted(&lease("a", 1, 3), asked, at(10));
+    let sight = line.seen();
+    line.held_by(&lease("a", 1, 2), asked, at(20));
+    line.granted(&lease("a", 1, 2), asked, at(20));
+    assert_eq!(line.seen(), sight);
+    let (_, asked) = line.asked();
+    line.held_by(&lease("a", 1, 3), asked, at(30));
+    assert_eq!(line.seen(), sight);
+    // A register that went back is timed as it is: what is above would never be seen to end.
+    line.held_by(&lease("a", 1, 1), asked, at(40));
+    assert_eq!(line.seen(), Some(lease("a", 1, 1).seen(at(40))));
+}
