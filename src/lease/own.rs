@@ -219,20 +219,32 @@ impl Own {
         Ok(taken.kept())
     }
 
-    /// Its whole time again, for its holder. A failure is loss of ownership.
+    /// Its whole time again, for its holder. Where it is not his any more, or he would learn of it after the time that
+    /// he had, it is lost; where the register does not answer, he has what he had until that is over.
     pub async fn renew(
         &self,
         resource: &ResourceKey,
         acquisition: &AcquisitionId,
     ) -> Result<Owned, NoLease> {
-        let line = self.line(resource);
+        let line = self.lines.known_or_apart(resource);
+        let had = self.had(resource, acquisition);
         let wish = Wish::Renew {
             acquisition: acquisition.clone(),
         };
-        let renewed = self.ask(resource, &line, wish).await;
-        if let Err(why) = &renewed {
-            self.metrics.lease_renewal_failed();
-            journal::lost(resource, acquisition, why);
+        let renewed = match self.ask(resource, &line, wish).await {
+            Ok(owned) => self.in_time(owned, had),
+            Err(why) => Err(why),
+        };
+        match &renewed {
+            // Whoever resumes it is the first here who knows of it.
+            Ok(owned) if line.is_apart() => {
+                self.line(resource).glance(&owned.lease, &self.clock.now());
+            }
+            Ok(_) => {}
+            Err(why) => {
+                self.metrics.lease_renewal_failed();
+                journal::not_renewed(resource, acquisition, why);
+            }
         }
         renewed
     }
@@ -310,6 +322,7 @@ impl Own {
         let asked = async move { own.ask(&wanted, &line, wish).await };
         let owned = Unclaimed::new(self, turn).ask(asked).await?;
         if owned.until > self.clock.boottime() {
+            self.is_live(&owned);
             return Ok(owned);
         }
         // Granted, and over before he could be told.
@@ -343,16 +356,10 @@ impl Own {
                     self.passed_on(resource, &lease, line.before(&now).as_ref());
                 }
                 line.granted(&lease, asked, now);
-                let until = before.boottime.after(lease.ttl);
-                let live = LiveLease {
-                    acquisition: own,
-                    until,
-                };
-                self.live.insert(resource.clone(), live);
                 Ok(Owned {
                     resource: resource.clone(),
+                    until: before.boottime.after(lease.ttl),
                     lease,
-                    until,
                 })
             }
             Ok(other) => {
@@ -370,6 +377,38 @@ impl Own {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Renewed, while it was still his: he had it until `had`, as far as this process knows.
+    fn in_time(&self, owned: Owned, had: Option<BootInstant>) -> Result<Owned, NoLease> {
+        let now = self.clock.boottime();
+        let acquisition = &owned.lease.acquisition;
+        // He may have given it back meanwhile.
+        let is_his = |had| had > now && self.had(&owned.resource, acquisition).is_some();
+        if owned.until > now && had.is_none_or(is_his) {
+            self.is_live(&owned);
+            return Ok(owned);
+        }
+        self.forget(&owned.resource, acquisition);
+        // Nobody is to wait for what is nobody's.
+        let mut late = Taken::new(self);
+        late.push(owned);
+        drop(late);
+        Err(NoLease::Lost)
+    }
+
+    /// Until when it was his when he was told last.
+    fn had(&self, resource: &ResourceKey, acquisition: &AcquisitionId) -> Option<BootInstant> {
+        let live = self.live.get(resource)?;
+        (live.acquisition == *acquisition).then_some(live.until)
+    }
+
+    fn is_live(&self, owned: &Owned) {
+        let live = LiveLease {
+            acquisition: owned.lease.acquisition.clone(),
+            until: owned.until,
+        };
+        self.live.insert(owned.resource.clone(), live);
     }
 
     /// Tells of a new owner, and counts him where somebody owned the resource before.

@@ -40,6 +40,8 @@ pub(super) struct Line {
     /// It may be had now.
     freed: Arc<Notify>,
     seen: Mutex<Seen>,
+    /// Nobody else finds it.
+    is_apart: bool,
 }
 
 /// What is known of a resource's lease.
@@ -103,6 +105,18 @@ impl Lines {
         Some(Arc::clone(&*self.of.get(resource)?))
     }
 
+    /// The line for a resource; where there is none, one apart that nobody else finds: whoever asks for what was never
+    /// seen here leaves nothing behind.
+    pub(super) fn known_or_apart(&self, resource: &ResourceKey) -> Arc<Line> {
+        let known = self.known(resource);
+        known.unwrap_or_else(|| {
+            Arc::new(Line {
+                is_apart: true,
+                ..Line::new()
+            })
+        })
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.of.len()
@@ -137,6 +151,7 @@ impl Line {
             turn: Arc::new(Semaphore::new(1)),
             freed: Arc::default(),
             seen: Mutex::default(),
+            is_apart: false,
         }
     }
 
@@ -150,6 +165,10 @@ impl Line {
         let turn = Arc::clone(&self.turn).acquire_owned();
         let turn = timeout(Duration::from_millis(wait.0), turn).await;
         turn.ok()?.ok()
+    }
+
+    pub(super) fn is_apart(&self) -> bool {
+        self.is_apart
     }
 
     /// Resolves once it may be had, from now on.

@@ -1,5 +1,6 @@
 //! Answers that come out of order, too late, or not at all, and what is known after them.
 
+use super::lost::{now_or_later, staged};
 use super::*;
 use crate::lease::own::line::Asked;
 use crate::protocol::ids::FencingToken;
@@ -73,4 +74,46 @@ fn an_answer_from_before_a_renewal_does_not_put_the_sight_back() {
     // A register that went back is timed as it is: what is above would never be seen to end.
     line.held_by(&lease("a", 1, 1), asked, at(40));
     assert_eq!(line.seen(), Some(lease("a", 1, 1).seen(at(40))));
+}
+
+/// A renewal whose answer comes when its holder's time is over: he may have been taken for dead, and stays so.
+#[tokio::test]
+async fn a_renewal_that_is_told_too_late_is_loss() {
+    let (backend, own, clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    clock.pass(Millis(TTL.0 / 2));
+    backend.holds_back.store(true, Ordering::SeqCst);
+    let (asker, acquisition) = (own.clone(), held.lease.acquisition.clone());
+    let late = spawn(async move { asker.renew(&resource("r"), &acquisition).await });
+    now_or_later(backend.until_committed(2)).await;
+    // What he had is over, what he would get is not.
+    clock.pass(Millis(TTL.0 / 2));
+    backend.holds_back.store(false, Ordering::SeqCst);
+    backend.answers.add_permits(1);
+    assert_eq!(now_or_later(late).await.unwrap(), Err(NoLease::Lost));
+    assert!(own.live(&resource("r")).is_none());
+    // Nobody waits for it.
+    now_or_later(backend.until_committed(3)).await;
+    assert_eq!(backend.lease("r").await, None);
+}
+
+/// Renewed where nobody can say so, it is its holder's for the time that he had, and no longer.
+#[tokio::test]
+async fn a_renewal_in_doubt_leaves_what_he_had() {
+    let (backend, own, clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    clock.pass(Millis(TTL.0 / 2));
+    backend.loses.store(1, Ordering::SeqCst);
+    let renewed = own.renew(&resource("r"), &held.lease.acquisition).await;
+    assert!(
+        matches!(renewed, Err(NoLease::Store(StoreError::CommitUnknown(_)))),
+        "{renewed:?}"
+    );
+    assert_eq!(own.live(&resource("r")).unwrap().until, held.until);
+    let renewed = own.renew(&resource("r"), &held.lease.acquisition).await;
+    let until = renewed.unwrap().until;
+    assert_eq!(until, clock.now().boottime.after(TTL));
+    assert_eq!(own.live(&resource("r")).unwrap().until, until);
+    clock.pass(TTL);
+    assert!(own.live(&resource("r")).is_none());
 }
