@@ -9,6 +9,7 @@
 //!
 //! What it does not do: decide (`protocol::lease`), renew by itself, or know HTTP.
 
+mod back;
 mod journal;
 mod line;
 mod unclaimed;
@@ -247,38 +248,6 @@ impl Own {
             }
         }
         renewed
-    }
-
-    /// Best effort: nobody's correctness depends on it.
-    pub async fn release(
-        &self,
-        resource: &ResourceKey,
-        acquisition: &AcquisitionId,
-    ) -> Result<(), NoLease> {
-        let line = self.line(resource);
-        let leasing = Leasing {
-            resource: resource.clone(),
-            wish: Wish::Release {
-                acquisition: acquisition.clone(),
-            },
-            seen: line.seen(),
-            at: self.clock.now(),
-        };
-        self.forget(resource, acquisition);
-        match self.register.lease(leasing).await? {
-            LeaseReply::Released => {
-                let token = line.is_without(acquisition);
-                journal::released(resource, acquisition, token);
-                line.free();
-                Ok(())
-            }
-            other => {
-                line.doubt_of(acquisition);
-                let why = refusal(other);
-                journal::lost(resource, acquisition, &why);
-                Err(why)
-            }
-        }
     }
 
     /// What this process knows of it as its holder's; `None`: it did not acquire or renew it, or it is over.

@@ -9,11 +9,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{NoLease, Own, Owned};
-use crate::protocol::ids::{AcquisitionId, ResourceKey};
 
 type Asked = Pin<Box<dyn Future<Output = Result<Owned, NoLease>> + Send>>;
 
@@ -110,25 +108,5 @@ impl Drop for Taken {
             all: std::mem::take(&mut self.all),
         };
         self.own.goes_on(left.given_back());
-    }
-}
-
-impl Own {
-    /// Goes on without whoever asked for it.
-    fn goes_on(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // At the very end there may be nothing left to run it.
-        if let Ok(runtime) = Handle::try_current() {
-            self.tasks.spawn_on(task, &runtime);
-        }
-    }
-
-    async fn give_back(&self, resource: &ResourceKey, acquisition: &AcquisitionId) {
-        if let Err(error) = self.release(resource, acquisition).await {
-            tracing::warn!(
-                resource = %resource.name,
-                %error,
-                "a lease that nobody was told of was not given back; it ends by itself"
-            );
-        }
     }
 }

@@ -117,3 +117,64 @@ async fn a_renewal_in_doubt_leaves_what_he_had() {
     clock.pass(TTL);
     assert!(own.live(&resource("r")).is_none());
 }
+
+/// Whoever waits learns of a release, though whoever released has hung up before its answer came.
+#[tokio::test]
+async fn a_release_wakes_who_waits_though_its_caller_hung_up() {
+    let (backend, own, _clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    let (releaser, acquisition) = (own.clone(), held.lease.acquisition);
+    backend.holds_back.store(true, Ordering::SeqCst);
+    let gone = spawn(async move { releaser.release(&resource("r"), &acquisition).await });
+    now_or_later(backend.until_committed(2)).await;
+    gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    // What is known here is that it is held, and this clock stands: he sleeps until he is woken.
+    let waiter = own.clone();
+    let waiting = spawn(async move { waiter.acquire(&resource("r"), &wanted("b", 20_000)).await });
+    tokio::task::yield_now().await;
+    backend.holds_back.store(false, Ordering::SeqCst);
+    backend.answers.add_permits(1);
+    now_or_later(waiting).await.unwrap().unwrap();
+}
+
+/// The same where nobody can say whether it is released.
+#[tokio::test]
+async fn a_release_in_doubt_wakes_who_waits() {
+    let (backend, own, _clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    let waiter = own.clone();
+    let waiting = spawn(async move { waiter.acquire(&resource("r"), &wanted("b", 20_000)).await });
+    tokio::task::yield_now().await;
+    backend.loses.store(1, Ordering::SeqCst);
+    let released = own.release(&resource("r"), &held.lease.acquisition).await;
+    assert!(matches!(released, Err(NoLease::Store(_))), "{released:?}");
+    now_or_later(waiting).await.unwrap().unwrap();
+}
+
+/// Names that somebody makes up leave nothing behind; what is resumed does.
+#[tokio::test]
+async fn what_was_never_seen_here_leaves_nothing_behind() {
+    let (backend, own, clock) = staged();
+    let guessed = AcquisitionId::new("guessed");
+    for number in 0..10 {
+        let made_up = resource(&number.to_string());
+        assert_eq!(own.renew(&made_up, &guessed).await, Err(NoLease::Lost));
+        assert_eq!(own.release(&made_up, &guessed).await, Err(NoLease::Lost));
+    }
+    assert_eq!(own.lines.len(), 0);
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    let register = Register::new(Arc::clone(&backend) as Arc<dyn crate::store::Backend>);
+    let again = Own::new(register, clock.clock());
+    let renewed = again.renew(&resource("r"), &held.lease.acquisition).await;
+    let renewed = renewed.unwrap();
+    assert_eq!(
+        again.live(&resource("r")).unwrap().acquisition,
+        renewed.lease.acquisition
+    );
+    clock.pass(Millis(10));
+    assert_eq!(
+        again.left(&resource("r"), &renewed.lease),
+        Millis(TTL.0 - 10)
+    );
+}
