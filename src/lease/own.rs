@@ -30,7 +30,7 @@ use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::{Metrics, WaitedFor};
 
 use line::{Before, Line, Lines};
-use unclaimed::{Taken, Unclaimed};
+use unclaimed::{InDoubt, Taken, Unclaimed};
 
 /// Other processes say nothing when they release: so often is asked at least where there may be some.
 const POLL: Millis = Millis(500);
@@ -139,34 +139,35 @@ impl Own {
             let left = line.left(&self.clock.now());
             return Err(NoLease::Held(left));
         }
+        let acquisition = new_acquisition()?;
+        // It may be his already, though nobody knows.
+        let mut doubt = InDoubt::none(self, resource, &acquisition);
         let wish = Wish::Acquire {
-            acquisition: new_acquisition()?,
+            acquisition,
             holder: wanted.holder.clone(),
             ttl: wanted.ttl,
         };
         let known_by = self.clock.boottime().after(UNKNOWN);
-        // It may be his already, though nobody knows.
-        let mut in_doubt = false;
         let told = loop {
             let now = self.clock.now();
             let freed = line.freed();
             let sure = self.held_for_sure(&line, &now, wanted.wait);
-            let (refused, pause, until) = match sure.filter(|_| !in_doubt) {
+            let (refused, pause, until) = match sure.filter(|_| !doubt.is_there()) {
                 Some((left, believed)) => (NoLease::Held(left), left.min(believed), deadline),
-                None => match self.claim(resource, &line, wish.clone(), &mut turn).await {
-                    Ok(owned) => break Ok(owned),
-                    Err(NoLease::Held(left)) => {
-                        in_doubt = false;
-                        (NoLease::Held(left), left.min(self.poll()), deadline)
+                None => {
+                    match doubt.after(self.claim(resource, &line, wish.clone(), &mut turn).await) {
+                        Ok(owned) => break Ok(owned),
+                        Err(NoLease::Held(left)) => {
+                            (NoLease::Held(left), left.min(self.poll()), deadline)
+                        }
+                        // Asked again under the same acquisition: then it is known whether it is this one's, and its
+                        // time counts from then on.
+                        Err(refused @ NoLease::Store(StoreError::CommitUnknown(_))) => {
+                            (refused, UNKNOWN_PAUSE, deadline.max(known_by))
+                        }
+                        Err(refused) => break Err(refused),
                     }
-                    // Asked again under the same acquisition: then it is known whether it is this one's, and its
-                    // time counts from then on.
-                    Err(refused @ NoLease::Store(StoreError::CommitUnknown(_))) => {
-                        in_doubt = true;
-                        (refused, UNKNOWN_PAUSE, deadline.max(known_by))
-                    }
-                    Err(refused) => break Err(refused),
-                },
+                }
             };
             let patience = until.since(self.clock.boottime());
             if patience == Millis::default() {
@@ -287,9 +288,10 @@ impl Own {
         turn: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Owned, NoLease> {
         let (own, line) = (self.clone(), Arc::clone(line));
-        let wanted = resource.clone();
+        let (wanted, acquisition) = (resource.clone(), acquisition_of(&wish).clone());
         let asked = async move { own.ask(&wanted, &line, wish).await };
-        let owned = Unclaimed::new(self, turn).ask(asked).await?;
+        let unclaimed = Unclaimed::new(self, resource, &acquisition, turn);
+        let owned = unclaimed.ask(asked).await?;
         if owned.until > self.clock.boottime() {
             self.is_live(&owned);
             return Ok(owned);
@@ -305,11 +307,7 @@ impl Own {
     async fn ask(&self, resource: &ResourceKey, line: &Line, wish: Wish) -> Result<Owned, NoLease> {
         let before = self.clock.now();
         let is_wanted = matches!(wish, Wish::Acquire { .. });
-        let own = match &wish {
-            Wish::Acquire { acquisition, .. }
-            | Wish::Renew { acquisition }
-            | Wish::Release { acquisition } => acquisition.clone(),
-        };
+        let own = acquisition_of(&wish).clone();
         let (seen, asked) = line.asked();
         let leasing = Leasing {
             resource: resource.clone(),
@@ -429,6 +427,14 @@ impl Own {
             self.live.retain(|_, live| live.until > now);
         }
         line
+    }
+}
+
+fn acquisition_of(wish: &Wish) -> &AcquisitionId {
+    match wish {
+        Wish::Acquire { acquisition, .. }
+        | Wish::Renew { acquisition }
+        | Wish::Release { acquisition } => acquisition,
     }
 }
 

@@ -6,6 +6,7 @@
 //! What it does not do: decide what is to be given back.
 
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 
@@ -13,6 +14,12 @@ use super::{NoLease, Own, journal, refusal};
 use crate::protocol::ids::{AcquisitionId, ResourceKey};
 use crate::protocol::lease::{LeaseReply, Leasing, Wish};
 use crate::store::StoreError;
+
+/// So often is it tried where it is not known whether it is to be given back.
+const TRIES: u32 = 6;
+
+/// Before it is tried again; twice as long each time.
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Own {
     /// Best effort: nobody's correctness depends on it. Begun, it is brought to its end.
@@ -76,6 +83,25 @@ impl Own {
         if let Ok(runtime) = Handle::try_current() {
             self.tasks.spawn_on(task, &runtime);
         }
+    }
+
+    /// What may be on record, though nobody was told of it.
+    pub(super) async fn give_back_surely(
+        &self,
+        resource: &ResourceKey,
+        acquisition: &AcquisitionId,
+    ) {
+        let mut pause = PAUSE;
+        for _ in 1..TRIES {
+            match self.let_go(resource, acquisition).await {
+                Err(NoLease::Store(_)) => {}
+                // Given back, or not on record.
+                Ok(()) | Err(_) => return,
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        self.give_back(resource, acquisition).await;
     }
 
     /// What nobody was told of.

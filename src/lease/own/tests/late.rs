@@ -178,3 +178,43 @@ async fn what_was_never_seen_here_leaves_nothing_behind() {
         Millis(TTL.0 - 10)
     );
 }
+
+/// In doubt when the register went away, or when whoever asked did: it is nobody's, and given back.
+#[tokio::test]
+async fn what_is_in_doubt_when_nobody_asks_any_more_is_given_back() {
+    let (backend, own, clock) = staged();
+    backend.loses.store(1, Ordering::SeqCst);
+    // Also the first time that it is tried to give it back.
+    backend.refuses.store(2, Ordering::SeqCst);
+    let refused = own.acquire(&resource("r"), &wanted("a", 0)).await;
+    let away = matches!(refused, Err(NoLease::Store(StoreError::Unavailable(_))));
+    assert!(away, "{refused:?}");
+    now_or_later(backend.until_committed(2)).await;
+    assert_eq!(backend.lease("r").await, None);
+    // Time over.
+    backend.loses.store(1, Ordering::SeqCst);
+    backend.holds_back.store(true, Ordering::SeqCst);
+    let asker = own.clone();
+    let late = spawn(async move { asker.acquire(&resource("r"), &wanted("b", 0)).await });
+    now_or_later(backend.until_committed(3)).await;
+    clock.pass(UNKNOWN);
+    backend.holds_back.store(false, Ordering::SeqCst);
+    backend.answers.add_permits(1);
+    let unknown = now_or_later(late).await.unwrap();
+    let is_unknown = matches!(unknown, Err(NoLease::Store(StoreError::CommitUnknown(_))));
+    assert!(is_unknown, "{unknown:?}");
+    now_or_later(backend.until_committed(4)).await;
+    assert_eq!(backend.lease("r").await, None);
+    // Gone, before its answer is lost.
+    backend.loses.store(1, Ordering::SeqCst);
+    backend.holds_back.store(true, Ordering::SeqCst);
+    let asker = own.clone();
+    let gone = spawn(async move { asker.acquire(&resource("r"), &wanted("c", 0)).await });
+    now_or_later(backend.until_committed(5)).await;
+    gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    backend.holds_back.store(false, Ordering::SeqCst);
+    backend.answers.add_permits(1);
+    now_or_later(backend.until_committed(6)).await;
+    assert_eq!(backend.lease("r").await, None);
+}
