@@ -5,7 +5,7 @@
 //! costs two commits. A lease that another holds is timed from this process's own first sight of it, *after* the
 //! answer that showed it; an own one from *before* the request that brought it: so no two clocks need
 //! agree. Several are taken in sorted order, all or none. Where the register does not answer nothing is acquired.
-//! What was granted to somebody who has hung up, or too late, is given back.
+//! What was granted to somebody who has hung up, or too late, or may have been, is given back.
 //!
 //! What it does not do: decide (`protocol::lease`), renew by itself, or know HTTP.
 
@@ -370,12 +370,17 @@ impl Own {
         (live.acquisition == *acquisition).then_some(live.until)
     }
 
+    /// Of two renewals the later end counts, whichever is told last: each was before what others have seen of it.
     fn is_live(&self, owned: &Owned) {
-        let live = LiveLease {
+        let told = LiveLease {
             acquisition: owned.lease.acquisition.clone(),
             until: owned.until,
         };
-        self.live.insert(owned.resource.clone(), live);
+        let live = self.live.entry(owned.resource.clone());
+        let mut live = live.or_insert_with(|| told.clone());
+        if live.acquisition != told.acquisition || live.until < told.until {
+            *live = told;
+        }
     }
 
     /// Tells of a new owner, and counts him where somebody owned the resource before.

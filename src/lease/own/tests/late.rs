@@ -118,6 +118,19 @@ async fn a_renewal_in_doubt_leaves_what_he_had() {
     assert!(own.live(&resource("r")).is_none());
 }
 
+/// Of two renewals the one that was asked for first is told last.
+#[tokio::test]
+async fn a_renewal_that_comes_in_after_a_later_one_takes_nothing_from_it() {
+    let (_backend, own, clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    clock.pass(Millis(10));
+    let later = own.renew(&resource("r"), &held.lease.acquisition).await;
+    let later = later.unwrap().until;
+    let first = own.in_time(held.clone(), Some(held.until));
+    assert_eq!(first.unwrap().until, held.until);
+    assert_eq!(own.live(&resource("r")).unwrap().until, later);
+}
+
 /// Whoever waits learns of a release, though whoever released has hung up before its answer came.
 #[tokio::test]
 async fn a_release_wakes_who_waits_though_its_caller_hung_up() {
