@@ -21,6 +21,7 @@ use super::claim::{Changes, Claim, ENDED, Entry, Ownership};
 use super::own::Wanted;
 use super::probe::{Look, NotAlive};
 use super::remembered::{self, Last, Start, StateFile};
+use super::secret::digest;
 use super::source::{Granted, LeaseSource, NotGranted};
 use crate::clock::Clock;
 use crate::config::HeldLease;
@@ -351,7 +352,11 @@ impl Held {
     async fn give_back(&self, acquisition: &AcquisitionId) {
         let released = timeout(RELEASING, self.source.release(&self.resource, acquisition)).await;
         if !matches!(released, Ok(Ok(()))) {
-            tracing::info!(lease = self.name, %acquisition, "a lease was not released: it ends by itself");
+            tracing::info!(
+                lease = self.name,
+                acquisition = digest(acquisition),
+                "a lease was not released: it ends by itself"
+            );
         }
     }
 
@@ -382,7 +387,7 @@ impl Held {
             tracing::error!(
                 lease = self.name,
                 resource = %self.resource.name,
-                %acquisition,
+                acquisition = digest(&acquisition),
                 %token,
                 why,
                 "a lease is lost: the worker is refused until it is replaced"

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::super::secret::digest;
 use super::{Granted, Held, Last, NotGranted, Ownership, Owning, Phase, Start, remembered};
 use crate::protocol::time::BootInstant;
 
@@ -156,7 +157,7 @@ impl Held {
         tracing::info!(
             lease = self.name,
             resource = %self.resource.name,
-            %acquisition,
+            acquisition = digest(&acquisition),
             %token,
             "a lease is held on behalf of the worker"
         );
