@@ -76,6 +76,8 @@ pub struct Held {
     trouble: Option<String>,
     due: Due,
     told: Told,
+    /// Nothing is acquired or resumed from then on.
+    stopping: CancellationToken,
 }
 
 /// What it is doing.
@@ -197,13 +199,16 @@ impl Held {
                 changes,
                 acknowledge: acknowledged,
             },
+            stopping: CancellationToken::new(),
         };
         held.begin();
         (held, entry)
     }
 
-    /// Holds it until `let_go`. What is owned then is still owned.
-    pub async fn run(mut self, let_go: CancellationToken) -> Self {
+    /// Holds it until `let_go`. What is owned then is still owned. Nothing is acquired or resumed from `stopping` on;
+    /// what is owned is renewed.
+    pub async fn run(mut self, stopping: CancellationToken, let_go: CancellationToken) -> Self {
+        self.stopping = stopping;
         loop {
             let next = tokio::select! {
                 next = self.turn() => next,
@@ -231,9 +236,9 @@ impl Held {
         self.tell(Claim::NotYet("this sidecar is stopping".to_owned()));
         if let Last::Known(last) = &mut self.last {
             last.released = true;
-            let (state, last) = (Arc::clone(&self.state), last.clone());
+            let last = last.clone();
             // What is not noted down ends by itself all the same.
-            let _written = tokio::task::spawn_blocking(move || state.write(&last)).await;
+            let _written = self.write(last).await;
         }
         self.give_back(&owning.ownership.acquisition).await;
     }

@@ -11,12 +11,14 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName};
 use crate::protocol::time::{BootId, BootInstant};
@@ -95,6 +97,8 @@ pub(super) struct StateFile {
     path: PathBuf,
     resource: ResourceName,
     place: String,
+    /// Whose turn it is to write.
+    writing: Arc<Mutex<()>>,
     /// Held for as long as it is open.
     _lock: File,
 }
@@ -133,6 +137,7 @@ impl StateFile {
             path: directory.join(format!("lease-{name}.json")),
             resource,
             place: format!("{}:{}", beside.dev(), beside.ino()),
+            writing: Arc::default(),
             _lock: lock,
         })
     }
@@ -150,6 +155,12 @@ impl StateFile {
             Err(error) => Last::Unreadable(error.to_string()),
             Ok(_) => self.understood(&text),
         }
+    }
+
+    /// One after another, in the order in which they came: whoever has the turn keeps it until his write is over, though
+    /// nobody waits for it any more.
+    pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.writing).lock_owned().await
     }
 
     /// Remembers it. Blocks.

@@ -2,9 +2,11 @@
 //!
 //! What always holds: without proof nothing is even asked for: another replica can have it. What is granted is
 //! remembered on the disk before it is claimed, and given back where it cannot be. A copy of a state resumes nothing.
+//! Nothing begins once this sidecar is stopping.
 //!
 //! What it does not do: renew (`owning`).
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +63,9 @@ impl Held {
     }
 
     pub(super) async fn acquire(&mut self) {
+        if self.stopping.is_cancelled() {
+            return;
+        }
         let is_alive = self.worker_seen.trouble.is_none();
         let Some(seen) = self.worker_seen.success.as_ref().filter(|_| is_alive) else {
             return;
@@ -87,6 +92,10 @@ impl Held {
     }
 
     async fn granted(&mut self, granted: Granted, start: Option<Start>, begun: BootInstant) {
+        if self.stopping.is_cancelled() {
+            self.give_back(&granted.acquisition).await;
+            return;
+        }
         let (starts, known) = match &self.last {
             Last::Known(last) | Last::Copied(last) => (last.starts.clone(), Some(last.token)),
             Last::Never | Last::Unreadable(_) => (Vec::new(), None),
@@ -125,6 +134,9 @@ impl Held {
         let Phase::Resuming(last) = &self.phase else {
             return;
         };
+        if self.stopping.is_cancelled() {
+            return;
+        }
         let is_seen = self.worker_seen.success.is_some() && self.worker_seen.trouble.is_none();
         if !is_seen {
             return;
@@ -191,16 +203,24 @@ impl Held {
 
     /// On the disk, before anything is claimed.
     pub(super) async fn remember(&mut self, last: remembered::Ownership) -> Result<(), String> {
-        let (state, written) = (Arc::clone(&self.state), last.clone());
-        let write = tokio::task::spawn_blocking(move || state.write(&written));
-        match write.await {
-            Ok(Ok(())) => {
-                self.last = Last::Known(last);
-                Ok(())
-            }
-            Ok(Err(error)) => Err(format!("it cannot be remembered: {error}")),
-            Err(gone) => Err(format!("it cannot be remembered: {gone}")),
-        }
+        let written = self.write(last.clone()).await;
+        written.map_err(|error| format!("it cannot be remembered: {error}"))?;
+        self.last = Last::Known(last);
+        Ok(())
+    }
+
+    /// After whatever is being written, also if nobody waits for that any more.
+    pub(super) async fn write(&self, last: remembered::Ownership) -> io::Result<()> {
+        let state = Arc::clone(&self.state);
+        let turn = state.turn().await;
+        let write = tokio::task::spawn_blocking(move || {
+            let written = state.write(&last);
+            drop(turn);
+            written
+        });
+        write
+            .await
+            .unwrap_or_else(|gone| Err(io::Error::other(gone)))
     }
 }
 
