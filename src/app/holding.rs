@@ -6,6 +6,8 @@
 //!
 //! What it does not do: hold them (`lease::held`).
 
+use std::io;
+use std::path::Path;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::AppError;
 use crate::clock::Clock;
-use crate::config::{Config, OnLoss};
+use crate::config::{Config, OnLoss, RegisterPlace};
 use crate::lease::claim::{Changes, Claim, Claims};
 use crate::lease::held::{CannotHold, Held};
 use crate::lease::own::Own;
 use crate::protocol::time::{BootInstant, Millis};
+use crate::store::sqlite;
 
 /// The exit code of a process that lost a lease.
 pub const LEASE_LOST: u8 = 4;
@@ -54,6 +57,20 @@ pub(super) struct Holders {
     orderly: Orderly,
     watched: Vec<Watched>,
     clock: Clock,
+}
+
+/// Was it declared that what is kept here need not last?
+fn is_ephemeral(register: &RegisterPlace) -> bool {
+    match register {
+        RegisterPlace::Embedded(embedded) => embedded.ephemeral,
+        RegisterPlace::Shared(_) => false,
+    }
+}
+
+/// A state that is gone with its container is taken for a lease that nobody ever owned. Blocks.
+fn outlives(state: &Path, ephemeral: bool) -> Result<(), CannotHold> {
+    let outlives = sqlite::outlives(state, ephemeral).map_err(io::Error::other);
+    outlives.map_err(|why| CannotHold::State(state.to_owned(), why))
 }
 
 /// Until when this process may end in order, in milliseconds of the boot: 0 while it does not.
@@ -92,12 +109,16 @@ impl Holding {
     pub(super) async fn open(config: &Config, own: &Own, clock: &Clock) -> Result<Self, AppError> {
         let changes = Changes::default();
         let (mut held, mut entries, mut watched) = (Vec::new(), Vec::new(), Vec::new());
+        let ephemeral = is_ephemeral(&config.register.place);
         for rule in config.leases.clone() {
             let (tenant, own, clock) = (config.tenant.clone(), own.clone(), clock.clone());
             let (name, on_loss) = (rule.name.clone(), rule.on_loss);
             let changes = changes.clone();
             let opened = tokio::task::spawn_blocking(move || {
-                Held::new(&rule, tenant, Arc::new(own), clock, changes)
+                let held = Held::new(&rule, tenant, Arc::new(own), clock, changes)?;
+                // It is made by now.
+                outlives(&rule.state, ephemeral)?;
+                Ok(held)
             });
             // It fails only with the process, or with a fault of ours.
             let opened = opened
@@ -271,6 +292,14 @@ mod tests {
             until: None,
         };
         (told, watched)
+    }
+
+    #[test]
+    fn a_state_that_is_gone_with_the_memory_is_refused_unless_that_was_declared() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let why = outlives(folder.path(), false).unwrap_err();
+        assert!(matches!(why, CannotHold::State(..)), "{why}");
+        assert!(outlives(folder.path(), true).is_ok());
     }
 
     /// C05: it ends though nothing else of it moves, and an orderly shutdown is not cut short.
