@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claim::{Changes, Claim, ENDED, Entry, Ownership};
 use super::own::Wanted;
-use super::probe::{Look, NotAlive};
+use super::probe::{self, Look, NotAlive};
 use super::remembered::{self, Last, Start, StateFile};
 use super::secret::digest;
 use super::source::{Granted, LeaseSource, NotGranted};
@@ -65,6 +65,8 @@ pub struct Held {
     worker: Arc<dyn Look>,
     clock: Clock,
     state: Arc<StateFile>,
+    /// What kind of sign tells starts of the worker apart.
+    sign: String,
     last: Last,
     phase: Phase,
     worker_seen: Seen,
@@ -136,7 +138,7 @@ impl Held {
         changes: Changes,
     ) -> Result<(Self, Entry), CannotHold> {
         let worker = Arc::new(rule.alive.sign.clone());
-        let state = StateFile::open(&rule.state, &rule.name, rule.resource.clone())
+        let state = StateFile::open(&rule.state, rule.resource.clone())
             .map_err(|error| CannotHold::State(rule.state.clone(), error))?;
         Ok(Self::looking(
             rule,
@@ -184,6 +186,7 @@ impl Held {
             phase: Phase::Without,
             clock,
             state: Arc::new(state),
+            sign: probe::kind(&rule.alive.sign),
             last,
             worker_seen: Seen::default(),
             acknowledged: false,
@@ -288,6 +291,7 @@ impl Held {
                     tracing::info!(lease = self.name, "the worker is alive again");
                 }
                 let is_another = self.is_another(start.as_ref());
+                self.seen_again(start.as_ref(), began).await;
                 self.worker_seen.success = Some(Success { began, start });
                 if is_another {
                     self.replaced().await;

@@ -2,6 +2,7 @@
 //!
 //! What always holds: after every step the claim is looked up as the proxy looks it up.
 
+mod proof;
 mod stage;
 
 use super::*;
@@ -269,7 +270,7 @@ async fn another_boot_resumes_nothing() {
 #[tokio::test]
 async fn a_state_that_is_broken_claims_nothing_until_it_is_acknowledged() {
     let mut bench = Bench::owning().await;
-    let path = bench.folder.path().join("lease-payer.json");
+    let path = state_path(bench.folder.path());
     bench.held = None;
     std::fs::write(&path, "{").unwrap();
     bench.source.is().held = None;
@@ -289,7 +290,9 @@ async fn a_state_that_is_broken_claims_nothing_until_it_is_acknowledged() {
 async fn nothing_is_claimed_that_cannot_be_remembered() {
     let mut bench = Bench::new();
     // A directory stands where the file would be written aside.
-    let aside = bench.folder.path().join("lease-payer.json.new");
+    let mut aside = bench.held().state.path().as_os_str().to_owned();
+    aside.push(".new");
+    let aside = PathBuf::from(aside);
     std::fs::create_dir(&aside).unwrap();
     bench.alive("first");
     bench.pass(EVERY).await;
