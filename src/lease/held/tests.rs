@@ -2,6 +2,7 @@
 //!
 //! What always holds: after every step the claim is looked up as the proxy looks it up.
 
+mod proof;
 mod stage;
 
 use super::*;
@@ -269,7 +270,7 @@ async fn another_boot_resumes_nothing() {
 #[tokio::test]
 async fn a_state_that_is_broken_claims_nothing_until_it_is_acknowledged() {
     let mut bench = Bench::owning().await;
-    let path = bench.folder.path().join("lease-payer.json");
+    let path = state_path(bench.folder.path());
     bench.held = None;
     std::fs::write(&path, "{").unwrap();
     bench.source.is().held = None;
@@ -289,7 +290,9 @@ async fn a_state_that_is_broken_claims_nothing_until_it_is_acknowledged() {
 async fn nothing_is_claimed_that_cannot_be_remembered() {
     let mut bench = Bench::new();
     // A directory stands where the file would be written aside.
-    let aside = bench.folder.path().join("lease-payer.json.new");
+    let mut aside = bench.held().state.path().as_os_str().to_owned();
+    aside.push(".new");
+    let aside = PathBuf::from(aside);
     std::fs::create_dir(&aside).unwrap();
     bench.alive("first");
     bench.pass(EVERY).await;
@@ -330,7 +333,7 @@ async fn what_is_given_back_at_the_end_is_anybodys() {
 async fn who_is_told_to_let_go_renews_nothing_more() {
     let mut bench = Bench::owning().await;
     let let_go = CancellationToken::new();
-    let running = bench.held.take().unwrap().run(let_go.clone());
+    let running = bench.held.take().unwrap().run(CancellationToken::new(), let_go.clone());
     let_go.cancel();
     let held = running.await;
     drop(held);
@@ -338,4 +341,44 @@ async fn who_is_told_to_let_go_renews_nothing_more() {
     bench.clock.pass(TTL);
     assert_eq!(bench.source.is().renewals, before);
     assert!(bench.source.taken_by_another());
+}
+
+/// Another replica is to have what this one only would hold up.
+#[tokio::test]
+async fn a_sidecar_that_is_stopping_begins_nothing_and_goes_on_with_what_it_owns() {
+    let mut bench = Bench::new();
+    bench.held().stopping.cancel();
+    bench.alive("first");
+    bench.pass(TTL).await;
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().acquisitions, 0);
+    let mut bench = Bench::owning().await;
+    bench.start();
+    bench.held().stopping.cancel();
+    bench.pass(EVERY).await;
+    assert_eq!(bench.source.is().renewals, 0, "it is not resumed");
+    let mut bench = Bench::owning().await;
+    bench.held().stopping.cancel();
+    bench.pass(TTL).await;
+    assert_eq!(bench.generation().as_deref(), Some("1"), "it is renewed");
+    // The worker is replaced: nothing comes after it.
+    bench.alive("second");
+    bench.pass(TTL).await;
+    assert_eq!(bench.source.is().acquisitions, 1);
+}
+
+/// A write that nobody waits for any more is over before what is given back is noted down.
+#[tokio::test]
+async fn what_is_given_back_is_noted_down_after_what_is_being_written() {
+    let mut bench = Bench::owning().await;
+    let held = bench.held.take().unwrap();
+    let turn = held.state.turn().await;
+    let releasing = held.release();
+    tokio::pin!(releasing);
+    let waits = timeout(Duration::from_millis(20), &mut releasing).await;
+    assert!(waits.is_err(), "it did not wait");
+    assert!(state(bench.folder.path()).contains("\"released\":false"));
+    drop(turn);
+    releasing.await;
+    assert!(state(bench.folder.path()).contains("\"released\":true"));
 }

@@ -169,6 +169,8 @@ pub(super) struct Bench {
     pub(super) source: Arc<StandIn>,
     pub(super) worker: Arc<Worker>,
     pub(super) folder: tempfile::TempDir,
+    pub(super) sign: Sign,
+    pub(super) name: &'static str,
     pub(super) held: Option<Held>,
     pub(super) claims: Claims,
 }
@@ -189,6 +191,8 @@ impl Bench {
             source,
             worker: Arc::new(Worker(Mutex::new(Err(NotAlive("not yet".to_owned()))))),
             folder: tempfile::tempdir().unwrap(),
+            sign: Sign::Command("nobody".to_owned()),
+            name: "payer",
             held: None,
             claims: Claims::default(),
         };
@@ -200,20 +204,20 @@ impl Bench {
     pub(super) fn start(&mut self) {
         self.held = None;
         let rule = HeldLease {
-            name: "payer".to_owned(),
+            name: self.name.to_owned(),
             resource: resource(),
             source: self.source.name(),
             ttl: TTL,
             holder: None,
             alive: Alive {
-                sign: Sign::Command("nobody".to_owned()),
+                sign: self.sign.clone(),
                 every: EVERY,
                 timeout: Millis(1_000),
             },
             on_loss: OnLoss::Refuse,
             state: self.folder.path().to_owned(),
         };
-        let state = StateFile::open(&rule.state, &rule.name, resource()).unwrap();
+        let state = StateFile::open(&rule.state, resource()).unwrap();
         let changes = Changes::default();
         let (held, entry) = Held::looking(
             &rule,
@@ -296,5 +300,15 @@ pub(super) fn resource() -> ResourceName {
 }
 
 pub(super) fn state(folder: &Path) -> String {
-    std::fs::read_to_string(folder.join("lease-payer.json")).unwrap()
+    std::fs::read_to_string(state_path(folder)).unwrap()
+}
+
+/// Where it is: called after the resource, so that another name of the lease hides nothing.
+pub(super) fn state_path(folder: &Path) -> PathBuf {
+    let mut files = std::fs::read_dir(folder).unwrap();
+    let file = files.find_map(|entry| {
+        let path = entry.unwrap().path();
+        path.extension().is_some_and(|it| it == "json").then_some(path)
+    });
+    file.unwrap()
 }
