@@ -199,11 +199,18 @@ mod tests {
             acquisition: AcquisitionId::new("a-1"),
             source: TokenSource::new("fencepost"),
         });
-        let of_worker: Stamps = [(ResourceName::new("r:1"), of_worker)].into_iter().collect();
+        let of_worker: Stamps = [(ResourceName::new("r:1"), of_worker)]
+            .into_iter()
+            .collect();
         for beside in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
             assert_eq!(stamped_from(Some(beside)), of_worker, "{beside}");
         }
-        let elsewhere = [Some("10.0.0.7"), Some("::ffff:10.0.0.7"), Some("fe80::1"), None];
+        let elsewhere = [
+            Some("10.0.0.7"),
+            Some("::ffff:10.0.0.7"),
+            Some("fe80::1"),
+            None,
+        ];
         for address in elsewhere {
             let stamps = stamped_from(address);
             assert!(format!("{stamps:?}").contains("Lost"), "{stamps:?}");

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::super::secret::digest;
 use super::super::probe;
+use super::super::secret::digest;
 use super::{Granted, Held, Last, NotGranted, Ownership, Owning, Phase, Start, remembered};
 use crate::protocol::time::BootInstant;
 
@@ -100,7 +100,11 @@ impl Held {
         {
             let last = last.clone();
             if let Err(why) = self.remember(last).await {
-                tracing::warn!(lease = self.name, why, "when its worker was last seen is not remembered");
+                tracing::warn!(
+                    lease = self.name,
+                    why,
+                    "when its worker was last seen is not remembered"
+                );
             }
         }
     }

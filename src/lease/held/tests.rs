@@ -333,7 +333,11 @@ async fn what_is_given_back_at_the_end_is_anybodys() {
 async fn who_is_told_to_let_go_renews_nothing_more() {
     let mut bench = Bench::owning().await;
     let let_go = CancellationToken::new();
-    let running = bench.held.take().unwrap().run(CancellationToken::new(), let_go.clone());
+    let running = bench
+        .held
+        .take()
+        .unwrap()
+        .run(CancellationToken::new(), let_go.clone());
     let_go.cancel();
     let held = running.await;
     drop(held);

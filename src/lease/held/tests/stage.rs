@@ -308,7 +308,9 @@ pub(super) fn state_path(folder: &Path) -> PathBuf {
     let mut files = std::fs::read_dir(folder).unwrap();
     let file = files.find_map(|entry| {
         let path = entry.unwrap().path();
-        path.extension().is_some_and(|it| it == "json").then_some(path)
+        path.extension()
+            .is_some_and(|it| it == "json")
+            .then_some(path)
     });
     file.unwrap()
 }
