@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::access::{self, BindError, Operators};
-use crate::admin::api::Api;
+use crate::admin::api::{Api, Needs};
 use crate::admin::health::{Health, Readiness};
 use crate::admin::in_force::InForce;
 use crate::admin::{api, health, worker};
@@ -384,7 +384,12 @@ async fn drain(supervisor: &Supervisor, at_most: Duration, hurry: impl Future<Ou
 
 /// One for the process, so that those who wait for a lease hear of what is given back here.
 fn leases(register: &Register, clock: &Clock, metrics: &Metrics, tasks: &Supervisor) -> Own {
-    Own::new(register.clone(), clock.clone()).reporting(metrics.clone(), tasks.effects())
+    Own::reporting(
+        register.clone(),
+        clock.clone(),
+        metrics.clone(),
+        tasks.effects(),
+    )
 }
 
 /// What was counted before is gone on from, where it was kept.
@@ -429,7 +434,7 @@ async fn bind_routers(
     let mut routers = Vec::new();
     let operators = parts.operators.clone();
     let leases = dispatcher.leases.clone();
-    let api = Api {
+    let api = Api::from(Needs {
         register: dispatcher.register.clone(),
         clock: dispatcher.clock.clone(),
         tenant: config.tenant.clone(),
@@ -443,7 +448,7 @@ async fn bind_routers(
         metrics: Some(dispatcher.metrics.clone()),
         leases: leases.clone(),
         tasks: dispatcher.supervisor.effects(),
-    };
+    });
     if let Some(admin) = &config.admin {
         let socket = access::bind(admin.address, &operators)
             .await

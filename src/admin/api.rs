@@ -5,6 +5,7 @@
 //!
 //! What it does not do: decide anything.
 
+use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,9 +53,12 @@ const USUAL_PAGE: usize = 50;
 /// Told of every operation that a person settled, so that those who wait for it wake up.
 pub type Settled = Arc<dyn Fn(&OperationKey) + Send + Sync>;
 
-/// What the operator API needs. Cheap to clone.
+/// What the APIs of operators and workers need, together: every request clones it several times.
 #[derive(Clone)]
-pub struct Api {
+pub struct Api(Arc<Needs>);
+
+/// What they need.
+pub struct Needs {
     /// The register.
     pub register: Register,
     /// For commands and ages.
@@ -81,6 +85,20 @@ pub struct Api {
     pub leases: Own,
     /// Where resolutions run, so that a caller who hangs up cuts none in half.
     pub tasks: TaskTracker,
+}
+
+impl From<Needs> for Api {
+    fn from(needs: Needs) -> Self {
+        Self(Arc::new(needs))
+    }
+}
+
+impl Deref for Api {
+    type Target = Needs;
+
+    fn deref(&self) -> &Needs {
+        &self.0
+    }
 }
 
 /// The routes of the operators' listener.

@@ -60,7 +60,7 @@ pub struct FoundView {
 }
 
 pub(super) async fn show(State(api): State<Api>) -> Result<Json<ReportView>, Problem> {
-    let report = api.report.ok_or_else(|| {
+    let report = api.report.as_ref().ok_or_else(|| {
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "report-unreadable",

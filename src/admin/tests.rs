@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::access::{Operators, bind};
-use super::api::{self, Api};
+use super::api::{self, Api, Needs};
 use super::client::{AdminClient, ClientError, path};
 use super::health::{self, Health, Readiness};
 use super::in_force::InForce;
@@ -59,7 +59,7 @@ pub(crate) async fn house(operators: Operators) -> House {
     let settled = Arc::new(Mutex::new(vec![]));
     let told = settled.clone();
     let leases = Own::new(register.clone(), clock.clone());
-    let api = Api {
+    let api = Api::from(Needs {
         register,
         clock: clock.clone(),
         tenant: Tenant::new("t"),
@@ -73,7 +73,7 @@ pub(crate) async fn house(operators: Operators) -> House {
         metrics: None,
         leases: leases.clone(),
         tasks: TaskTracker::new(),
-    };
+    });
     let health = Health::new(
         readiness,
         Metrics::new(),

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::register::{keys_of, state_of, tls};
 use super::{AppError, random_instance};
 use crate::admin::access::Operators;
-use crate::admin::api::{self, Api};
+use crate::admin::api::{self, Api, Needs};
 use crate::admin::health::Readiness;
 use crate::admin::in_force::InForce;
 use crate::clock::Clock;
@@ -124,7 +124,7 @@ impl Direct {
         let report = state.and_then(|directory| observe::file::read(directory).ok());
         let leases = Own::new(register.clone(), clock.clone());
         let token = Secret::new(random_instance()?.to_string());
-        let api = Api {
+        let api = Api::from(Needs {
             register: register.clone(),
             clock,
             tenant: which.tenant,
@@ -138,7 +138,7 @@ impl Direct {
             metrics: None,
             leases,
             tasks: TaskTracker::new(),
-        };
+        });
         Ok(Self {
             register,
             router: api::router(api),

@@ -14,6 +14,7 @@ mod journal;
 mod line;
 mod unclaimed;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,33 +93,47 @@ pub enum NoLease {
 /// Leases of the register, for workers and for those on whose behalf they are held. Cheap to clone, and one for a
 /// process: those who wait here are told of what is released here.
 #[derive(Clone)]
-pub struct Own {
+pub struct Own(Arc<Shared>);
+
+/// What all clones of it share.
+pub struct Shared {
     register: Register,
     clock: Clock,
     metrics: Metrics,
     tasks: TaskTracker,
-    lines: Arc<Lines>,
-    live: Arc<DashMap<ResourceKey, LiveLease>>,
+    lines: Lines,
+    live: DashMap<ResourceKey, LiveLease>,
+}
+
+impl Deref for Own {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl Own {
     /// On this register.
     pub fn new(register: Register, clock: Clock) -> Self {
-        Self {
-            register,
-            clock,
-            metrics: Metrics::new(),
-            tasks: TaskTracker::new(),
-            lines: Arc::default(),
-            live: Arc::default(),
-        }
+        Self::reporting(register, clock, Metrics::new(), TaskTracker::new())
     }
 
     /// The same, counting into `metrics`; what goes on without its caller is one of `tasks`.
-    #[must_use]
-    pub fn reporting(mut self, metrics: Metrics, tasks: TaskTracker) -> Self {
-        (self.metrics, self.tasks) = (metrics, tasks);
-        self
+    pub fn reporting(
+        register: Register,
+        clock: Clock,
+        metrics: Metrics,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            register,
+            clock,
+            metrics,
+            tasks,
+            lines: Lines::default(),
+            live: DashMap::new(),
+        }))
     }
 
     /// The lease on a resource, once it is absent or expired. Dropped while it waits, it leaves the line; later, what
