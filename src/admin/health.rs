@@ -27,6 +27,7 @@ use crate::protocol::time::{BootInstant, Millis};
 use crate::reconcile::Reconciler;
 use crate::store::Register;
 use crate::store::about::Standing;
+use crate::telemetry::logs;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
 /// What the register said counts for this long.
@@ -211,6 +212,7 @@ async fn readyz(State(health): State<Health>) -> Response {
 async fn metrics(State(health): State<Health>) -> Response {
     let _told_by_the_metrics = health.count_unsettled().await;
     health.leases.count();
+    health.metrics.log_lines_lost(logs::lost());
     if let Some(standing) = health.standing() {
         let ways = standing.stands.ways();
         health.metrics.store_stands(&ways, standing.epochs_begun);

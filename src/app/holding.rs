@@ -26,6 +26,7 @@ use crate::lease::held::{CannotHold, Held};
 use crate::lease::own::Own;
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::sqlite;
+use crate::telemetry::logs;
 
 /// The exit code of a process that lost a lease.
 pub const LEASE_LOST: u8 = 4;
@@ -265,6 +266,7 @@ impl Watched {
                     lease = self.name,
                     "a lease is lost, and this process is still there: it is ended"
                 );
+                logs::finish();
                 process::exit(i32::from(LEASE_LOST));
             }
         }

@@ -37,6 +37,8 @@ use std::process::ExitCode;
 use arguments::{Arguments, Command};
 use clap::Parser;
 
+use crate::telemetry::logs;
+
 /// Parses the arguments of the process and does what they say.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -61,6 +63,8 @@ pub fn main() -> ExitCode {
 /// Does what the arguments say; answers what to print.
 fn run(arguments: Arguments) -> Result<String, Failure> {
     let json = arguments.json;
+    // After all that may log, and before anything is said of how it went.
+    let _logs = logs::Finish;
     match arguments.command {
         Command::Serve(serve) => threads()?.block_on(serve::run(&serve)),
         Command::Demo(demo) => threads()?.block_on(demo::run(&demo)),

@@ -85,4 +85,5 @@
 //!
 //! Log lines name `resource`, `acquisition` (its digest) and `token`: `a lease was granted` (with `expired`, the digest
 //! of the one whose time was over), `a lease was given back`, `a lease is lost`; refusals of effects have the same
-//! fields, and `operation`.
+//! fields, and `operation`. Lines that nobody reads in time are lost, and counted by `fencepost_log_lines_lost_total`:
+//! no effect waits for a log.

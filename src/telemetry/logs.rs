@@ -1,14 +1,40 @@
 //! Log lines: JSON, one a line, on standard error.
 //!
-//! What always holds: a log that cannot be written never stops an effect, and a panic's message,
-//! which may quote what it choked on, stays out of the log; its place goes in.
+//! What always holds: a log that cannot be written, or is read too slowly, never stops an effect: lines are written
+//! behind, many at once, and those for which there is no room are lost and counted. A panic's message, which may quote
+//! what it choked on, stays out of the log; its place goes in.
 //!
-//! What it does not do: choose what to log, rotate, or ship anywhere.
+//! What it does not do: choose what to log, rotate, or ship anywhere. A process that is killed loses the lines of its
+//! last moment; what must not be lost is in the register.
 
+use std::io::{self, BufWriter, Write};
 use std::panic::PanicHookInfo;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+
+/// So many lines wait to be written at most, of some 300 bytes.
+const WAITING: usize = 16_384;
+
+/// So many bytes are written at once.
+const TOGETHER: usize = 64 << 10;
+
+/// Who writes behind; dropped, it writes what is left.
+static BEHIND: Mutex<Option<WorkerGuard>> = Mutex::new(None);
+
+static LOST: OnceLock<ErrorCounter> = OnceLock::new();
+
+/// Writes what is left when it is dropped.
+#[derive(Debug)]
+pub struct Finish;
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        finish();
+    }
+}
 
 /// Logs cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +57,35 @@ pub enum LogsError {
 }
 
 /// Sends log lines of `level` and above to standard error, as JSON. `level` is a word, or a filter
-/// like `info,fencepost::proxy=debug`. Once per process.
+/// like `info,fencepost::proxy=debug`. Once per process, which is to end with [`finish`].
 pub fn start(level: &str) -> Result<(), LogsError> {
-    tracing::subscriber::set_global_default(lines(level, std::io::stderr)?)
-        .map_err(LogsError::Twice)?;
+    let (writer, guard) = behind(io::stderr(), WAITING);
+    let lost = writer.error_counter();
+    tracing::subscriber::set_global_default(lines(level, writer)?).map_err(LogsError::Twice)?;
     std::panic::set_hook(Box::new(log_panic));
+    *BEHIND.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+    let _once = LOST.set(lost);
     Ok(())
+}
+
+/// Writes what is left, if somebody takes it, in little more than a second; later lines are lost.
+pub fn finish() {
+    let guard = BEHIND.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(guard);
+}
+
+/// So many lines were lost, because there was no room for them.
+pub fn lost() -> u64 {
+    let lost = LOST.get().map_or(0, ErrorCounter::dropped_lines);
+    u64::try_from(lost).unwrap_or(u64::MAX)
+}
+
+fn behind<W: Write + Send + 'static>(out: W, waiting: usize) -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(waiting)
+        .thread_name("logs")
+        .finish(BufWriter::with_capacity(TOGETHER, out))
 }
 
 fn lines<W>(
@@ -77,8 +126,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, mpsc};
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -113,6 +161,42 @@ mod tests {
         assert_eq!(line["token"], "3:108");
         let time = line["timestamp"].as_str().unwrap();
         assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
+    }
+
+    /// Nobody reads it until he is told to.
+    struct Unread(mpsc::Receiver<()>, Lines);
+
+    impl Write for Unread {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // Whoever let it go has read everything.
+            let _let_go = self.0.recv();
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_stops_nobody() {
+        let (read, unread) = mpsc::channel();
+        let written = Lines::default();
+        let (writer, guard) = behind(Unread(unread, written.clone()), 4);
+        let lost = writer.error_counter();
+        tracing::subscriber::with_default(lines("info", writer).unwrap(), || {
+            for number in 0..1_000 {
+                tracing::info!(number, padding = "a".repeat(1_000), "goes on");
+            }
+        });
+        assert!(lost.dropped_lines() > 800, "{}", lost.dropped_lines());
+        drop(read);
+        drop(guard);
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let whole = text
+            .lines()
+            .filter(|line| serde_json::from_str::<serde_json::Value>(line).is_ok());
+        assert_eq!(whole.count() + lost.dropped_lines(), 1_000);
     }
 
     #[test]

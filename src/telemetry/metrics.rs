@@ -91,6 +91,7 @@ struct Inner {
     store: StoreMetrics,
     leases: LeaseMetrics,
     reloads: Family<OneLabel, Counter>,
+    log_lines_lost: Counter,
     callbacks: Family<HeardLabels, Counter>,
     upstream: Histogram,
     wait: Family<OneLabel, Histogram, fn() -> Histogram>,
@@ -160,6 +161,12 @@ impl Metrics {
     /// The config was read again: `applied`, `invalid` or `refused`.
     pub fn config_reloaded(&self, result: &'static str) {
         self.0.reloads.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// So many log lines were lost since the start.
+    pub fn log_lines_lost(&self, lost: u64) {
+        let told = self.0.log_lines_lost.get();
+        self.0.log_lines_lost.inc_by(lost.saturating_sub(told));
     }
 
     /// The upstream called back, and `heard` came of it.
@@ -412,6 +419,11 @@ impl Inner {
                 r,
                 "config_reloads",
                 "Configs read again while running, by what became of them",
+            ),
+            log_lines_lost: counted(
+                r,
+                "log_lines_lost",
+                "Log lines that were not written, because nobody read the log in time",
             ),
             callbacks: callbacks(r),
             upstream: histogram(

@@ -35,6 +35,8 @@ fn names_and_labels_are_those_of_the_documentation() {
     metrics.leases_held("fencepost", 3);
     metrics.lease_acquired(2_500_000);
     metrics.lease_renewal_failed();
+    metrics.log_lines_lost(7);
+    metrics.log_lines_lost(9);
     metrics.ownership_passed("release");
     metrics.ownership_passed("expiry");
     metrics.waited(WaitedFor::Lease, Millis(2_500));
@@ -65,6 +67,7 @@ fn names_and_labels_are_those_of_the_documentation() {
         r#"fencepost_wait_seconds_sum{for="lease"} 2.5"#,
         r#"fencepost_lease_held{source="fencepost"} 3"#,
         "fencepost_lease_waiting 1",
+        "fencepost_log_lines_lost_total 9",
         "fencepost_lease_acquire_seconds_sum 2.5",
         "fencepost_lease_renewal_failures_total 1",
         r#"fencepost_ownership_transfers_total{after="release"} 1"#,
