@@ -44,38 +44,30 @@ pub(super) fn released(
 
 /// He wanted to keep it. Where the register did not say, it is his until his time is over.
 pub(super) fn not_renewed(resource: &ResourceKey, acquisition: &AcquisitionId, why: &NoLease) {
-    if !matches!(why, NoLease::Store(_)) {
-        lost(resource, acquisition, why);
-        return;
-    }
-    tracing::warn!(
-        resource = %resource.name,
-        acquisition = digest(acquisition),
-        error = %why,
-        "a lease is not renewed"
-    );
+    not_his(resource, acquisition, why, "a lease is not renewed");
 }
 
 /// He wanted to be rid of it. Where the register did not say, it ends by itself.
 pub(super) fn not_released(resource: &ResourceKey, acquisition: &AcquisitionId, why: &NoLease) {
-    if !matches!(why, NoLease::Store(_)) {
-        lost(resource, acquisition, why);
-        return;
-    }
-    tracing::warn!(
-        resource = %resource.name,
-        acquisition = digest(acquisition),
-        error = %why,
-        "it is not known whether a lease was given back"
-    );
+    let unknown = "it is not known whether a lease was given back";
+    not_his(resource, acquisition, why, unknown);
 }
 
-/// He wanted to keep it, or thought that it was still his.
-pub(super) fn lost(resource: &ResourceKey, acquisition: &AcquisitionId, why: &NoLease) {
+/// He thought that it was still his, and it is not; or `unknown`, where the register did not say.
+fn not_his(
+    resource: &ResourceKey,
+    acquisition: &AcquisitionId,
+    why: &NoLease,
+    unknown: &'static str,
+) {
+    let told = match why {
+        NoLease::Store(_) => unknown,
+        _ => "a lease is lost",
+    };
     tracing::warn!(
         resource = %resource.name,
         acquisition = digest(acquisition),
         error = %why,
-        "a lease is lost"
+        "{told}"
     );
 }
