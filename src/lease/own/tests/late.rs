@@ -43,6 +43,30 @@ fn an_answer_from_before_a_release_is_no_news() {
     assert!(line.held(&at(4), POLL).is_some());
 }
 
+/// The same, all the way: whoever waits asked before a release, and his answer comes after it.
+#[tokio::test]
+async fn who_waits_does_not_sleep_over_an_answer_from_before_a_release() {
+    let (backend, own, _clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    // So that he asks.
+    own.changed(&resource("r"));
+    backend.holds_back.store(true, Ordering::SeqCst);
+    let waiter = own.clone();
+    let waiting = spawn(async move { waiter.acquire(&resource("r"), &wanted("b", 20_000)).await });
+    now_or_later(async {
+        while backend.asked.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    backend.holds_back.store(false, Ordering::SeqCst);
+    let released = own.release(&resource("r"), &held.lease.acquisition).await;
+    released.unwrap();
+    backend.answers.add_permits(1);
+    // This clock stands: he would sleep until he is woken, and nobody would wake him.
+    now_or_later(waiting).await.unwrap().unwrap();
+}
+
 /// An answer from before somebody doubted does not end the doubt.
 #[test]
 fn an_answer_from_before_a_doubt_leaves_it() {
@@ -95,6 +119,23 @@ async fn a_renewal_that_is_told_too_late_is_loss() {
     // Nobody waits for it.
     now_or_later(backend.until_committed(3)).await;
     assert_eq!(backend.lease("r").await, None);
+}
+
+/// Given back while it is being renewed, it is nobody's, whatever comes in after that.
+#[tokio::test]
+async fn what_is_given_back_while_it_is_renewed_is_not_live_again() {
+    let (backend, own, _clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    backend.holds_back.store(true, Ordering::SeqCst);
+    let (asker, acquisition) = (own.clone(), held.lease.acquisition.clone());
+    let late = spawn(async move { asker.renew(&resource("r"), &acquisition).await });
+    now_or_later(backend.until_committed(2)).await;
+    backend.holds_back.store(false, Ordering::SeqCst);
+    let released = own.release(&resource("r"), &held.lease.acquisition).await;
+    released.unwrap();
+    backend.answers.add_permits(1);
+    assert_eq!(now_or_later(late).await.unwrap(), Err(NoLease::Lost));
+    assert!(own.live(&resource("r")).is_none());
 }
 
 /// Renewed where nobody can say so, it is its holder's for the time that he had, and no longer.
