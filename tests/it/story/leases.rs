@@ -99,7 +99,17 @@ impl Leased {
 
     /// `lease run`, with that command.
     pub(super) fn run_command(&self, ttl: &str, more: &[&str], command: &[&str]) -> Child {
-        let worker = format!("http://{}", self.worker);
+        Self::run_through(self.worker, ttl, more, command)
+    }
+
+    /// The same, by another way to the instance.
+    pub(super) fn run_through(
+        worker: SocketAddr,
+        ttl: &str,
+        more: &[&str],
+        command: &[&str],
+    ) -> Child {
+        let worker = format!("http://{worker}");
         let own = ["lease", "run", "--resource", ACCOUNT, "--ttl", ttl];
         Command::new(env!("CARGO_BIN_EXE_fencepost"))
             .args(own)

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::leases::{leased, read_all};
+use super::leases::{Leased, leased, read_all};
 use super::*;
+use crate::support::link::Link;
 
 fn tell(keeper: &Child, signal: Signal) {
     let keeper = Pid::from_raw(i32::try_from(keeper.id()).unwrap()).unwrap();
@@ -29,8 +30,18 @@ fn line(out: &mut ChildStdout) -> String {
 /// C15: while the instance hangs, and a renewal with it, the command has its grace and is gone by the end.
 #[test]
 fn a_command_is_told_a_grace_before_the_end_though_a_renewal_hangs() {
+    is_told_in_time_while_the_instance_hangs("1s");
+}
+
+/// Whoever asks for more grace than there is gets a third of the time, and no more than the time.
+#[test]
+fn a_command_has_no_longer_grace_than_its_lease_has_time() {
+    is_told_in_time_while_the_instance_hangs("30s");
+}
+
+fn is_told_in_time_while_the_instance_hangs(grace: &str) {
     let it = leased();
-    let (ttl, grace) = (Duration::from_secs(6), "1s");
+    let ttl = Duration::from_secs(6);
     let script = "exec 2>/dev/null; trap 'echo told' TERM; echo $$; while :; do sleep 0.05; done";
     let mut ran = it.run("6s", &["--grace", grace], script);
     let mut out = ran.stdout.take().unwrap();
@@ -48,6 +59,8 @@ fn a_command_is_told_a_grace_before_the_end_though_a_renewal_hangs() {
     let status = ran.wait().unwrap();
     it.proxy.thaw();
     assert_eq!(status.code(), Some(128 + 9), "it did not listen to SIGTERM");
+    // Two thirds of its time, less a renewal that was due.
+    assert!(told >= Duration::from_secs(1), "told after {told:?}");
     let had = gone.saturating_sub(told);
     assert!(had >= Duration::from_millis(500), "{had:?} of its grace");
     let late = gone.saturating_sub(ttl);
@@ -87,6 +100,32 @@ fn whoever_is_told_to_end_while_he_waits_begins_nothing() {
     assert_eq!(it.his("release", &first).status, 204);
     let (_, second) = it.acquired("30s", "0s");
     assert_eq!(second, "2");
+}
+
+/// The same a moment later, when it is granted and not begun.
+#[test]
+fn whoever_is_told_to_end_before_he_begins_gives_back_what_was_granted() {
+    let it = leased();
+    let (first, _) = it.acquired("1h", "0s");
+    let link = Link::to(it.worker);
+    let way = ["--wait", "60s"];
+    let mut waiting = Leased::run_through(link.address(), "1h", &way, &["echo", "ran"]);
+    until("it stands in line", || {
+        it.proxy.counted("fencepost_lease_waiting") == 1
+    });
+    link.hold_requests();
+    assert_eq!(it.his("release", &first).status, 204);
+    until("it has asked for its whole time", || {
+        link.request_bytes_held() > 0
+    });
+    let renewal = link.request_bytes_held();
+    tell(&waiting, Signal::TERM);
+    until("it gives back", || link.request_bytes_held() > renewal);
+    link.release_requests();
+    assert_eq!(read_all(&mut waiting), "");
+    assert_eq!(waiting.wait().unwrap().code(), Some(128 + 15));
+    let (_, third) = it.acquired("30s", "10s");
+    assert_eq!(third, "3");
 }
 
 /// What cannot begin gives back what it began under.
