@@ -371,6 +371,18 @@ async fn a_sidecar_that_is_stopping_begins_nothing_and_goes_on_with_what_it_owns
     assert_eq!(bench.source.is().acquisitions, 1);
 }
 
+#[tokio::test]
+async fn what_is_granted_to_a_sidecar_that_has_begun_to_stop_is_given_back() {
+    let mut bench = Bench::new();
+    let stopping = bench.held().stopping.clone();
+    bench.source.is().stops = Some(stopping);
+    bench.alive("first");
+    bench.pass(EVERY).await;
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().acquisitions, 1);
+    assert!(bench.source.taken_by_another());
+}
+
 /// A write that nobody waits for any more is over before what is given back is noted down.
 #[tokio::test]
 async fn what_is_given_back_is_noted_down_after_what_is_being_written() {

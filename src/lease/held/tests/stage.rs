@@ -37,6 +37,8 @@ pub(super) struct Is {
     pub(super) renewals: u64,
     /// What becomes of the next renewals.
     pub(super) fates: VecDeque<Fate>,
+    /// This sidecar begins to stop while it acquires.
+    pub(super) stops: Option<CancellationToken>,
     /// It acknowledges renewals although nothing is recorded.
     pub(super) acknowledges_blindly: bool,
 }
@@ -93,6 +95,9 @@ impl LeaseSource for StandIn {
             let mut is = self.is();
             if let Some((_, _, until)) = is.held.as_ref().filter(|(_, _, until)| *until > now) {
                 return Err(NotGranted::Held(until.since(now)));
+            }
+            if let Some(stopping) = &is.stops {
+                stopping.cancel();
             }
             is.issued += 1;
             is.acquisitions += 1;
