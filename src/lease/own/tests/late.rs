@@ -1,5 +1,8 @@
 //! Answers that come out of order, too late, or not at all, and what is known after them.
 
+use std::io;
+use std::sync::Mutex;
+
 use super::lost::{now_or_later, staged};
 use super::*;
 use crate::lease::own::line::Asked;
@@ -13,6 +16,33 @@ fn lease(holder: &str, generation: u64, renewals: u64) -> Lease {
         ttl: TTL,
         renewals,
         since: at(0),
+    }
+}
+
+/// What this thread logs.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl Logged {
+    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+        let sink = self.clone();
+        let lines = tracing_subscriber::fmt().with_writer(move || sink.clone());
+        tracing::subscriber::set_default(lines.finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -145,12 +175,17 @@ async fn a_renewal_in_doubt_leaves_what_he_had() {
     let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
     clock.pass(Millis(TTL.0 / 2));
     backend.loses.store(1, Ordering::SeqCst);
+    let logged = Logged::default();
+    let _until_the_end = logged.begin();
     let renewed = own.renew(&resource("r"), &held.lease.acquisition).await;
     assert!(
         matches!(renewed, Err(NoLease::Store(StoreError::CommitUnknown(_)))),
         "{renewed:?}"
     );
     assert_eq!(own.live(&resource("r")).unwrap().until, held.until);
+    let log = logged.text();
+    assert!(log.contains("a lease is not renewed"), "{log}");
+    assert!(!log.contains("a lease is lost"), "{log}");
     let renewed = own.renew(&resource("r"), &held.lease.acquisition).await;
     let until = renewed.unwrap().until;
     assert_eq!(until, clock.now().boottime.after(TTL));
