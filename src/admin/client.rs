@@ -26,7 +26,7 @@ use super::problem::Details;
 use crate::config::Secret;
 use crate::protocol::time::Millis;
 
-/// An answer must be complete within this, besides a wait that was asked for.
+/// How long an answer is waited for.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Longest answer, in bytes: a page of operations, or two bodies in hex.
@@ -45,6 +45,8 @@ pub struct AdminClient {
     instance: Authority,
     credential: Option<HeaderValue>,
     way: Way,
+    /// An answer must be complete within this, besides a wait that was asked for.
+    patience: Duration,
 }
 
 /// How requests get there.
@@ -114,6 +116,7 @@ impl AdminClient {
             instance,
             credential,
             way: Way::Http(http),
+            patience: TIME_LIMIT,
         })
     }
 
@@ -123,17 +126,27 @@ impl AdminClient {
             instance: Authority::from_static("localhost"),
             credential: Some(credential(token)?),
             way: Way::Within(router),
+            patience: TIME_LIMIT,
         })
+    }
+
+    /// Waits no longer than this for an answer.
+    #[cfg(test)]
+    #[must_use]
+    pub fn within_time(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// What stands at a [`path`] below `/v1`.
     pub async fn read(&self, path: &str) -> Result<Value, ClientError> {
-        self.call(Method::GET, path, Bytes::new(), TIME_LIMIT).await
+        self.call(Method::GET, path, Bytes::new(), self.patience)
+            .await
     }
 
     /// Asks for a change. `body`: JSON.
     pub async fn change(&self, path: &str, body: String) -> Result<Value, ClientError> {
-        self.call(Method::POST, path, body.into(), TIME_LIMIT).await
+        self.call(Method::POST, path, body.into(), self.patience)
+            .await
     }
 
     /// Asks for a change that the instance may wait with for so long before it answers.
@@ -143,7 +156,7 @@ impl AdminClient {
         body: String,
         wait: Millis,
     ) -> Result<Value, ClientError> {
-        let limit = limit_after(wait);
+        let limit = self.limit_after(wait);
         self.call(Method::POST, path, body.into(), limit).await
     }
 
@@ -159,6 +172,12 @@ impl AdminClient {
     /// What an answer comes to that nobody waits for any longer.
     pub fn late(&self) -> ClientError {
         self.unreachable(None)
+    }
+
+    /// A wait that was asked for is no lateness.
+    fn limit_after(&self, wait: Millis) -> Duration {
+        let wait = Duration::from_millis(wait.0);
+        self.patience.saturating_add(wait)
     }
 
     async fn call(
@@ -237,11 +256,6 @@ impl AdminClient {
             what,
         }
     }
-}
-
-/// A wait that was asked for is no lateness.
-fn limit_after(wait: Millis) -> Duration {
-    TIME_LIMIT.saturating_add(Duration::from_millis(wait.0))
 }
 
 async fn whole<B>(
@@ -335,8 +349,9 @@ mod tests {
 
     #[test]
     fn a_wait_that_was_asked_for_is_no_lateness() {
-        assert_eq!(limit_after(Millis(60_000)), Duration::from_secs(90));
-        assert_eq!(limit_after(Millis::default()), TIME_LIMIT);
+        let client = AdminClient::new("http://127.0.0.1:1", None).unwrap();
+        let after = |wait| client.limit_after(Millis(wait));
+        assert_eq!((after(0), after(60_000)), (TIME_LIMIT, TIME_LIMIT * 3));
     }
 
     #[tokio::test]

@@ -15,7 +15,6 @@ use serde::Deserialize;
 use super::access::Operator;
 use super::api::Api;
 use super::problem::Problem;
-use super::resolve::unread;
 use super::steering::{checked, read};
 use super::views::EpochView;
 use crate::store::NewEpoch;
@@ -32,8 +31,7 @@ pub(super) async fn advance(
     Operator(operator): Operator,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<EpochView>, Problem> {
-    let body = body.map_err(|refusal| unread(&refusal))?;
-    let asked: Asked = read(&body, "{\"reason\":\"…\"}")?;
+    let asked: Asked = read(body, "{\"reason\":\"…\"}")?;
     let new = NewEpoch {
         operator: operator.to_string(),
         reason: checked(&asked.reason)?,

@@ -44,17 +44,9 @@ const LONGEST_HOLDER: usize = 200;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
-    ttl: String,
+    /// Where the path names none.
     #[serde(default)]
-    wait: Option<String>,
-    #[serde(default)]
-    holder: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AskedForAll {
-    resources: Vec<String>,
+    resources: Option<Vec<String>>,
     ttl: String,
     #[serde(default)]
     wait: Option<String>,
@@ -92,7 +84,11 @@ pub(super) async fn acquire(
 ) -> Result<Json<OwnedView>, Problem> {
     let resource = named(&api, path)?;
     let asked: Asked = read(body)?;
-    let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
+    if asked.resources.is_some() {
+        let text = "`resources` names several, and the path names one";
+        return Err(Problem::malformed(text));
+    }
+    let wanted = asked.wanted()?;
     let owned = api.leases.acquire(&resource, &wanted).await;
     let owned = owned.map_err(|why| refused(&why, Some(&resource)))?;
     Ok(Json(OwnedView::of(&owned, api.clock.boottime())))
@@ -103,17 +99,17 @@ pub(super) async fn acquire_all(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<AllView>, Problem> {
-    let asked: AskedForAll = read(body)?;
-    if asked.resources.is_empty() || asked.resources.len() > MOST {
+    let mut asked: Asked = read(body)?;
+    let names = asked.resources.take().unwrap_or_default();
+    if names.is_empty() || names.len() > MOST {
         let text = format!("`resources` is to name one to {MOST} of them");
         return Err(Problem::malformed(text));
     }
-    let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
-    for name in &asked.resources {
+    let wanted = asked.wanted()?;
+    for name in &names {
         taken(name)?;
     }
-    let named = asked.resources.iter();
-    let resources = named.map(|name| key_of(&api, name));
+    let resources = names.iter().map(|name| key_of(&api, name));
     let all = api.leases.acquire_all(resources, &wanted).await;
     let all = all.map_err(|why| refused(&why, None))?;
     let now = api.clock.boottime();
@@ -236,19 +232,23 @@ fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, P
     serde_json::from_slice(&body).map_err(|error| Problem::malformed(error.to_string()))
 }
 
-fn wanted(ttl: &str, wait: Option<&str>, holder: String) -> Result<Wanted, Problem> {
-    let malformed = |text: String| Problem::malformed(text);
-    let (shortest, longest) = TTLS;
-    let ttl = config::duration(ttl).filter(|ttl| (shortest..=longest).contains(ttl));
-    let ttl = ttl.ok_or_else(|| malformed("`ttl` is to be from `1s` to `24h`".to_owned()))?;
-    let wait = wait.map_or(Some(Millis::default()), config::pause);
-    let wait = wait.filter(|wait| *wait <= LONGEST_WAIT);
-    let wait = wait.ok_or_else(|| malformed("`wait` is to be from `0s` to `60s`".to_owned()))?;
-    if holder.len() > LONGEST_HOLDER {
-        let text = format!("`holder` is to be at most {LONGEST_HOLDER} bytes long");
-        return Err(malformed(text));
+impl Asked {
+    fn wanted(self) -> Result<Wanted, Problem> {
+        let malformed = |text: &str| Problem::malformed(text);
+        let (shortest, longest) = TTLS;
+        let ttl = config::duration(&self.ttl).filter(|ttl| (shortest..=longest).contains(ttl));
+        let ttl = ttl.ok_or_else(|| malformed("`ttl` is to be from `1s` to `24h`"))?;
+        let wait = self.wait.as_deref();
+        let wait = wait.map_or(Some(Millis::default()), config::pause);
+        let wait = wait.filter(|wait| *wait <= LONGEST_WAIT);
+        let wait = wait.ok_or_else(|| malformed("`wait` is to be from `0s` to `60s`"))?;
+        if self.holder.len() > LONGEST_HOLDER {
+            let text = format!("`holder` is to be at most {LONGEST_HOLDER} bytes long");
+            return Err(malformed(&text));
+        }
+        let holder = self.holder;
+        Ok(Wanted { holder, ttl, wait })
     }
-    Ok(Wanted { holder, ttl, wait })
 }
 
 fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Problem {

@@ -99,10 +99,9 @@ pub(super) async fn accept(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<SteeredView>, Problem> {
     let name = parts(path)?;
-    let body = body.map_err(|refusal| unread(&refusal))?;
     let form =
         "{\"token\":\"108\",\"source\":\"…\",\"reason\":\"…\"}, where `source` may be left out";
-    let asked: AskedToAccept = read(&body, form)?;
+    let asked: AskedToAccept = read(body, form)?;
     let how = Steering::Accept {
         token: token(&asked.token, "token")?,
         source: asked.source.as_deref().map(source).transpose()?,
@@ -118,9 +117,8 @@ pub(super) async fn repair(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<SteeredView>, Problem> {
     let name = parts(path)?;
-    let body = body.map_err(|refusal| unread(&refusal))?;
     let form = "{\"to\":\"107\",\"disown\":[\"…\"],\"reason\":\"…\"}, where `to` and `disown` may be left out";
-    let asked: AskedToRepair = read(&body, form)?;
+    let asked: AskedToRepair = read(body, form)?;
     if asked.disown.len() > AppliedAbove::READ {
         let most = AppliedAbove::READ;
         let detail = format!("`disown` names {most} operations at most");
@@ -140,8 +138,7 @@ async fn asked(
     (operator, path, body): Said,
 ) -> Result<Json<SteeredView>, Problem> {
     let name = parts(path)?;
-    let body = body.map_err(|refusal| unread(&refusal))?;
-    let asked: Asked = read(&body, "{\"reason\":\"…\"}")?;
+    let asked: Asked = read(body, "{\"reason\":\"…\"}")?;
     ask(api, name, how, (operator, asked.reason)).await
 }
 
@@ -223,8 +220,12 @@ async fn in_flight(api: &Api, unsettled: &[Unsettled]) -> Vec<InFlightView> {
 }
 
 /// A body in JSON, `form` of which is an example.
-pub(super) fn read<T: DeserializeOwned>(body: &[u8], form: &str) -> Result<T, Problem> {
-    serde_json::from_slice(body)
+pub(super) fn read<T: DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+    form: &str,
+) -> Result<T, Problem> {
+    let body = body.map_err(|refusal| unread(&refusal))?;
+    serde_json::from_slice(&body)
         .map_err(|error| Problem::malformed(format!("the body is to be JSON like {form}: {error}")))
 }
 

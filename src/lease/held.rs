@@ -138,26 +138,18 @@ impl Held {
         changes: Changes,
     ) -> Result<(Self, Entry), CannotHold> {
         let worker = Arc::new(rule.alive.sign.clone());
-        let state = StateFile::open(&rule.state, rule.resource.clone())
-            .map_err(|error| CannotHold::State(rule.state.clone(), error))?;
-        Ok(Self::looking(
-            rule,
-            tenant,
-            (source, worker),
-            state,
-            clock,
-            changes,
-        ))
+        Self::looking(rule, tenant, (source, worker), clock, changes)
     }
 
     fn looking(
         rule: &HeldLease,
         tenant: Tenant,
         (source, worker): (Arc<dyn LeaseSource>, Arc<dyn Look>),
-        state: StateFile,
         clock: Clock,
         changes: Changes,
-    ) -> (Self, Entry) {
+    ) -> Result<(Self, Entry), CannotHold> {
+        let state = StateFile::open(&rule.state, rule.resource.clone())
+            .map_err(|error| CannotHold::State(rule.state.clone(), error))?;
         let last = state.read();
         let now = clock.boottime();
         let (claim, claimed) = watch::channel(Claim::NotYet("it begins".to_owned()));
@@ -205,7 +197,7 @@ impl Held {
             stopping: CancellationToken::new(),
         };
         held.begin();
-        (held, entry)
+        Ok((held, entry))
     }
 
     /// Holds it until `let_go`. What is owned then is still owned. Nothing is acquired or resumed from `stopping` on;

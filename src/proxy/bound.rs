@@ -159,8 +159,16 @@ mod tests {
     use crate::protocol::ids::{FencingToken, TokenSource};
     use crate::protocol::time::{BootId, BootInstant, Moment};
 
+    fn at(address: &str) -> Option<Peer> {
+        let address: IpAddr = address.parse().unwrap();
+        Some(Peer {
+            address: Some(address),
+            connection: 1,
+        })
+    }
+
     /// What a request from there may say while one resource is owned.
-    fn stamped_from(address: Option<&str>) -> Stamps {
+    fn stamped_from(peer: Option<Peer>) -> Stamps {
         let clock = Manual::at(Moment {
             boot: BootId(1),
             boottime: BootInstant(1_000),
@@ -182,12 +190,8 @@ mod tests {
         let claims = Claims::new(clock.clock(), vec![entry], Changes::default());
         let mut extensions = http::Extensions::new();
         extensions.insert(Arc::new(Bound::now(&claims)));
-        if let Some(address) = address {
-            let address: IpAddr = address.parse().unwrap();
-            extensions.insert(Peer {
-                address: Some(address),
-                connection: 1,
-            });
+        if let Some(peer) = peer {
+            extensions.insert(peer);
         }
         stamps_of(&extensions)
     }
@@ -203,16 +207,12 @@ mod tests {
             .into_iter()
             .collect();
         for beside in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
-            assert_eq!(stamped_from(Some(beside)), of_worker, "{beside}");
+            assert_eq!(stamped_from(at(beside)), of_worker, "{beside}");
         }
-        let elsewhere = [
-            Some("10.0.0.7"),
-            Some("::ffff:10.0.0.7"),
-            Some("fe80::1"),
-            None,
-        ];
-        for address in elsewhere {
-            let stamps = stamped_from(address);
+        let elsewhere = ["10.0.0.7", "::ffff:10.0.0.7", "fe80::1"].map(at);
+        let nobody_knows_where = [None, Some(Peer::default())];
+        for peer in elsewhere.into_iter().chain(nobody_knows_where) {
+            let stamps = stamped_from(peer);
             assert!(format!("{stamps:?}").contains("Lost"), "{stamps:?}");
             assert!(!format!("{stamps:?}").contains("a-1"), "{stamps:?}");
         }

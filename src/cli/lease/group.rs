@@ -187,11 +187,14 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_listen_is_killed() {
-        let script = "trap '' TERM; sleep 600 & sleep 600".to_owned();
-        let command = ["sh".to_owned(), "-c".to_owned(), script];
-        let mut group = Group::start(&command, [("A", "a"), ("B", "b"), ("C", "c")]).unwrap();
-        assert!(group.stop(clock::boottime().after(Millis(300))).await);
-        assert!(!lives(group.id.unwrap()));
-        assert!(group.status().unwrap().is_some());
+        // Also where the command itself has ended, and whoever does not listen is what it left behind.
+        for last in ["sleep 600", "exit 7"] {
+            let script = format!("trap '' TERM; sleep 600 & {last}");
+            let command = ["sh".to_owned(), "-c".to_owned(), script];
+            let mut group = Group::start(&command, [("A", "a"), ("B", "b"), ("C", "c")]).unwrap();
+            assert!(group.stop(clock::boottime().after(Millis(300))).await);
+            assert!(!lives(group.id.unwrap()), "{last}");
+            assert!(group.status().unwrap().is_some());
+        }
     }
 }

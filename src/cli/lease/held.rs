@@ -41,7 +41,10 @@ pub(super) struct Held<'r> {
 impl<'r> Held<'r> {
     /// Waits for it as long as the arguments say. It is to be confirmed before it is used.
     pub(super) async fn acquire(run: &'r Run) -> Result<Self, ClientError> {
-        let client = AdminClient::new(&run.worker, None)?;
+        Self::acquire_from(AdminClient::new(&run.worker, None)?, run).await
+    }
+
+    async fn acquire_from(client: AdminClient, run: &'r Run) -> Result<Self, ClientError> {
         let body = json!({
             "ttl": format!("{}ms", run.ttl.0),
             "wait": format!("{}ms", run.wait.0),
@@ -143,4 +146,52 @@ impl<'r> Held<'r> {
 fn host() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::post;
+
+    use super::*;
+    use crate::config::Secret;
+
+    /// An instance that answers after this has waited for longer than a client waits for what takes no time.
+    const WAITED: Duration = Duration::from_millis(200);
+    const PATIENCE: Duration = Duration::from_millis(20);
+
+    async fn granted() -> &'static str {
+        tokio::time::sleep(WAITED).await;
+        r#"{"acquisition":"a-1","token":"7","expires_in_ms":30000}"#
+    }
+
+    fn run(wait: Millis) -> Run {
+        Run {
+            resource: "r".to_owned(),
+            ttl: Millis(30_000),
+            wait,
+            grace: Millis(5_000),
+            holder: None,
+            worker: String::new(),
+            command: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_waited_for_as_long_as_the_arguments_say() {
+        let router = Router::new().route("/v1/leases/r/acquire", post(granted));
+        let client = || {
+            let client = AdminClient::within(router.clone(), &Secret::new("t"));
+            client.unwrap().within_time(PATIENCE)
+        };
+        let run_at_once = run(Millis::default());
+        let late = Held::acquire_from(client(), &run_at_once).await;
+        assert!(matches!(late, Err(ClientError::Unreachable { .. })));
+        let run_that_waits = run(Millis(60_000));
+        let held = Held::acquire_from(client(), &run_that_waits).await.unwrap();
+        assert_eq!(
+            (held.acquisition.as_str(), held.token.as_str()),
+            ("a-1", "7")
+        );
+    }
 }

@@ -371,6 +371,18 @@ async fn a_sidecar_that_is_stopping_begins_nothing_and_goes_on_with_what_it_owns
     assert_eq!(bench.source.is().acquisitions, 1);
 }
 
+#[tokio::test]
+async fn what_is_granted_to_a_sidecar_that_has_begun_to_stop_is_given_back() {
+    let mut bench = Bench::new();
+    let stopping = bench.held().stopping.clone();
+    bench.source.is().stops = Some(stopping);
+    bench.alive("first");
+    bench.pass(EVERY).await;
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().acquisitions, 1);
+    assert!(bench.source.taken_by_another());
+}
+
 /// A write that nobody waits for any more is over before what is given back is noted down.
 #[tokio::test]
 async fn what_is_given_back_is_noted_down_after_what_is_being_written() {
@@ -385,4 +397,52 @@ async fn what_is_given_back_is_noted_down_after_what_is_being_written() {
     drop(turn);
     releasing.await;
     assert!(state(bench.folder.path()).contains("\"released\":true"));
+}
+
+/// The same where the write itself is left: whoever waited for it was told to let go.
+#[tokio::test]
+async fn a_write_that_nobody_waits_for_keeps_its_turn_until_it_is_over() {
+    let mut bench = Bench::owning().await;
+    let held = bench.held.take().unwrap();
+    let Last::Known(last) = held.last.clone() else {
+        panic!("{:?}", held.last);
+    };
+    // Nobody gets beyond opening this before somebody reads it.
+    let mut aside = held.state.path().as_os_str().to_owned();
+    aside.push(".new");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &aside, mode).unwrap();
+    let at_once = std::future::ready;
+    tokio::select! {
+        biased;
+        written = held.write(last) => panic!("{written:?}"),
+        () = at_once(()) => {}
+    }
+    let is_free = tokio::select! {
+        biased;
+        _turn = held.state.turn() => true,
+        () = at_once(()) => false,
+    };
+    drop(std::fs::File::open(&aside).unwrap());
+    assert!(!is_free, "while it is being written");
+    let _turn = held.state.turn().await;
+}
+
+/// From the first turn on.
+#[tokio::test]
+async fn who_runs_while_the_sidecar_is_stopping_acquires_nothing() {
+    let mut bench = Bench::new();
+    bench.alive("first");
+    let (stopping, let_go) = (CancellationToken::new(), CancellationToken::new());
+    stopping.cancel();
+    let running = bench.held.take().unwrap().run(stopping, let_go.clone());
+    let worker = Arc::clone(&bench.worker);
+    let seen = async {
+        while !worker.was_looked_at() {
+            tokio::task::yield_now().await;
+        }
+        let_go.cancel();
+    };
+    let (_held, ()) = tokio::join!(running, seen);
+    assert_eq!(bench.source.is().acquisitions, 0);
 }

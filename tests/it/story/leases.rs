@@ -2,14 +2,16 @@
 //!
 //! What always holds: whoever lost his lease is refused by the fence, though nobody told him; tokens only rise.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 use crate::support::call::InFlight;
+use crate::support::gate::PATIENCE;
 use crate::support::ports;
 use crate::support::setup::Setup;
 use crate::support::upstream::Keys;
@@ -99,7 +101,17 @@ impl Leased {
 
     /// `lease run`, with that command.
     pub(super) fn run_command(&self, ttl: &str, more: &[&str], command: &[&str]) -> Child {
-        let worker = format!("http://{}", self.worker);
+        Self::run_through(self.worker, ttl, more, command)
+    }
+
+    /// The same, by another way to the instance.
+    pub(super) fn run_through(
+        worker: SocketAddr,
+        ttl: &str,
+        more: &[&str],
+        command: &[&str],
+    ) -> Child {
+        let worker = format!("http://{worker}");
         let own = ["lease", "run", "--resource", ACCOUNT, "--ttl", ttl];
         Command::new(env!("CARGO_BIN_EXE_fencepost"))
             .args(own)
@@ -115,14 +127,43 @@ impl Leased {
     }
 }
 
+/// What a command says, line by line.
+pub(super) struct Said(Receiver<String>);
+
+impl Said {
+    pub(super) fn by(child: &mut Child) -> Self {
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (say, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                // Nobody may listen any more.
+                let _ = say.send(line);
+            }
+        });
+        Self(said)
+    }
+
+    /// The next line; nothing, where nobody is left who could say one.
+    pub(super) fn next(&self) -> Option<String> {
+        match self.0.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("waited {PATIENCE:?} in vain for a line"),
+        }
+    }
+
+    /// The next line; empty, where there is none.
+    pub(super) fn line(&self) -> String {
+        self.next().unwrap_or_default()
+    }
+}
+
 pub(super) fn read_all(child: &mut Child) -> String {
+    let said = Said::by(child);
     let mut text = String::new();
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
+    while let Some(line) = said.next() {
+        text = format!("{text}{line}\n");
+    }
     text
 }
 
@@ -213,6 +254,7 @@ fn what_cannot_be_a_lease_is_told_so() {
         (r#"{"ttl":"1ms"}"#, "`ttl`"),
         (r#"{"ttl":"30s","wait":"2h"}"#, "`wait`"),
         (r#"{"ttl":"30s","forever":true}"#, "unknown field"),
+        (r#"{"ttl":"30s","resources":[]}"#, "`resources`"),
         ("{}", "ttl"),
         ("[", "EOF"),
     ] {
@@ -226,9 +268,10 @@ fn what_cannot_be_a_lease_is_told_so() {
     assert_eq!(told.json(r#"{"ttl":"30s"}"#).send().status, 400);
     let told = pay_from(&it.proxy, &long, "1", "k").send();
     assert_refused(&told, 400, "identity-missing", "never");
-    let all = r#"{"resources":[],"ttl":"30s"}"#;
     let told = Call::new(it.worker, "POST", "/v1/leases/acquire");
-    assert_eq!(told.clone().json(all).send().status, 400);
+    for none in [r#"{"resources":[],"ttl":"30s"}"#, r#"{"ttl":"30s"}"#] {
+        assert_eq!(told.clone().json(none).send().status, 400);
+    }
     let all = r#"{"resources":["b","a","b"],"ttl":"30s"}"#;
     let all = told.json(all).send().json();
     let named = all["leases"].as_array().unwrap().iter();

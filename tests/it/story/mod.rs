@@ -31,6 +31,7 @@ mod meaning;
 mod moving;
 mod network;
 mod on_behalf;
+mod on_behalf_end;
 mod operators;
 mod oversized;
 mod ownership;

@@ -17,7 +17,7 @@ use crate::support::upstream::Keys;
 use crate::workers::{Seen, Worker};
 
 /// Everybody's token is asked for, and nobody sends one.
-const ROUTE: &str = r#"
+pub(super) const ROUTE: &str = r#"
 capability: [idempotent]
 key: { header: Idempotency-Key, lifetime: 24h, value: derived }
 effects:
@@ -28,22 +28,22 @@ effects:
       token: { header: Fencing-Token, mode: MODE, source: fencepost }
 "#;
 
-const ACCOUNT: &str = "account:1";
+pub(super) const ACCOUNT: &str = "account:1";
 
 /// A sidecar that holds the lease for its worker.
-struct Sidecar {
-    proxy: Proxy,
+pub(super) struct Sidecar {
+    pub(super) proxy: Proxy,
     worker_api: SocketAddr,
     folder: tempfile::TempDir,
 }
 
-struct Wanted<'a> {
-    ttl: &'a str,
+pub(super) struct Wanted<'a> {
+    pub(super) ttl: &'a str,
     /// `alive`, with `FOLDER` in it.
-    alive: &'a str,
-    mode: &'a str,
-    more: &'a str,
-    database: Option<&'a str>,
+    pub(super) alive: &'a str,
+    pub(super) mode: &'a str,
+    pub(super) more: &'a str,
+    pub(super) database: Option<&'a str>,
 }
 
 impl Default for Wanted<'_> {
@@ -59,7 +59,7 @@ impl Default for Wanted<'_> {
 }
 
 impl Sidecar {
-    fn start(upstream: &Upstream, wanted: &Wanted<'_>) -> Self {
+    pub(super) fn start(upstream: &Upstream, wanted: &Wanted<'_>) -> Self {
         let folder = ports::folder();
         let worker_api = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
         let setup = Setup::new(upstream.address(), &ROUTE.replace("MODE", wanted.mode));
@@ -83,8 +83,21 @@ impl Sidecar {
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// The secret of the acquisition that is held.
+    pub(super) fn acquisition(&self) -> String {
+        let mut files = std::fs::read_dir(self.path("state")).unwrap();
+        let state = files.find_map(|file| {
+            let path = file.unwrap().path();
+            path.extension()
+                .is_some_and(|it| it == "json")
+                .then_some(path)
+        });
+        let state: Value = serde_json::from_slice(&std::fs::read(state.unwrap()).unwrap()).unwrap();
+        state["acquisition"].as_str().unwrap().to_owned()
     }
 
     /// The unchanged worker.
@@ -101,11 +114,11 @@ impl Sidecar {
         Call::new(self.worker_api, "GET", &path).send().json()
     }
 
-    fn until_held(&self, held: bool) {
+    pub(super) fn until_held(&self, held: bool) {
         until(&format!("held is {held}"), || self.lease()["held"] == held);
     }
 
-    fn until_token(&self, token: &str) {
+    pub(super) fn until_token(&self, token: &str) {
         until(&format!("the token is {token}"), || {
             self.lease()["token"] == token
         });
@@ -116,7 +129,7 @@ impl Sidecar {
         Call::new(self.worker_api, "POST", &path).send()
     }
 
-    fn pay(&self, key: &str) -> Call {
+    pub(super) fn pay(&self, key: &str) -> Call {
         let body = format!(r#"{{"payment":"{key}"}}"#);
         self.proxy.post("/accounts/1/payments").key(key).json(&body)
     }
@@ -154,7 +167,7 @@ fn lost() -> (u16, String) {
     (412, "lease-lost".to_owned())
 }
 
-fn write(path: &Path, text: &str) {
+pub(super) fn write(path: &Path, text: &str) {
     let aside = path.with_extension("new");
     std::fs::write(&aside, text).unwrap();
     std::fs::rename(aside, path).unwrap();
@@ -171,6 +184,7 @@ fn a_worker_that_froze_is_refused_until_it_was_replaced() {
     assert_eq!(mark(&sidecar.proxy, ACCOUNT).as_deref(), Some("1"));
     let sent = &upstream.effects()[0];
     assert!(sent.head.fields.first("fencing-token").is_none());
+    let acquisition = sidecar.acquisition();
     worker.pause();
     worker.tell("late");
     sidecar.until_held(false);
@@ -189,6 +203,12 @@ fn a_worker_that_froze_is_refused_until_it_was_replaced() {
     until_paid(&mut replacement, "second");
     assert_eq!(mark(&sidecar.proxy, ACCOUNT).as_deref(), Some("2"));
     assert_eq!(upstream.effects().len(), 2);
+    let log = sidecar.proxy.log();
+    assert!(
+        log.contains("a lease is lost: the worker is refused"),
+        "{log}"
+    );
+    assert!(!log.contains(&acquisition), "it is a secret: {log}");
 }
 
 #[test]

@@ -4,9 +4,11 @@
 //!
 //! What it does not do: look at real workers (`probe`).
 
+use http::{HeaderName, Uri};
+
 use super::super::super::remembered::Process;
 use super::*;
-use crate::config::Sign;
+use crate::config::{Sign, StartIdentity};
 use crate::protocol::time::BootId;
 
 /// No process of this machine has that number.
@@ -68,21 +70,45 @@ async fn a_newer_process_proves_nothing_while_the_one_before_is_there() {
     assert_eq!(bench.generation().as_deref(), Some("2"));
 }
 
+fn http(identity: StartIdentity) -> Sign {
+    Sign::Http {
+        url: Uri::from_static("http://127.0.0.1:8080/healthz"),
+        identity: Some(identity),
+    }
+}
+
 /// Another header has another value in the same process.
 #[tokio::test]
 async fn what_tells_starts_apart_otherwise_proves_nothing_until_it_is_acknowledged() {
-    let mut bench = Bench::owning().await;
-    bench.sign = Sign::File("/run/start".into());
-    bench.alive("told otherwise");
-    bench.start();
-    bench.pass(TTL).await;
-    assert!(bench.is_lost(), "{:?}", bench.claim());
-    bench.acknowledge().await;
-    bench.pass(EVERY).await;
-    assert_eq!(bench.generation().as_deref(), Some("2"));
-    bench.alive("second");
-    bench.pass(EVERY).await;
-    assert_eq!(bench.generation().as_deref(), Some("3"));
+    let header = |name| http(StartIdentity::Header(HeaderName::from_static(name)));
+    let json = |pointer: &str| http(StartIdentity::Json(pointer.to_owned()));
+    let file = |path: &str| Sign::File(path.into());
+    for (before, after) in [
+        (Sign::Command("nobody".to_owned()), file("/run/start")),
+        (file("/run/start"), file("/run/build")),
+        (file("/run/start"), header("x-started")),
+        (header("x-started"), header("x-build")),
+        (header("x-started"), json("/started")),
+        (json("/started"), json("/build")),
+    ] {
+        let mut bench = Bench::new();
+        bench.sign = before;
+        bench.start();
+        bench.alive("first");
+        bench.pass(Millis::default()).await;
+        assert_eq!(bench.generation().as_deref(), Some("1"));
+        bench.sign = after;
+        bench.alive("told otherwise");
+        bench.start();
+        bench.pass(TTL).await;
+        assert!(bench.is_lost(), "{:?}: {:?}", bench.sign, bench.claim());
+        bench.acknowledge().await;
+        bench.pass(EVERY).await;
+        assert_eq!(bench.generation().as_deref(), Some("2"));
+        bench.alive("second");
+        bench.pass(EVERY).await;
+        assert_eq!(bench.generation().as_deref(), Some("3"));
+    }
 }
 
 #[tokio::test]

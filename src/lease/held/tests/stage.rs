@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::super::super::claim::Claims;
@@ -36,6 +37,8 @@ pub(super) struct Is {
     pub(super) renewals: u64,
     /// What becomes of the next renewals.
     pub(super) fates: VecDeque<Fate>,
+    /// This sidecar begins to stop while it acquires.
+    pub(super) stops: Option<CancellationToken>,
     /// It acknowledges renewals although nothing is recorded.
     pub(super) acknowledges_blindly: bool,
 }
@@ -92,6 +95,9 @@ impl LeaseSource for StandIn {
             let mut is = self.is();
             if let Some((_, _, until)) = is.held.as_ref().filter(|(_, _, until)| *until > now) {
                 return Err(NotGranted::Held(until.since(now)));
+            }
+            if let Some(stopping) = &is.stops {
+                stopping.cancel();
             }
             is.issued += 1;
             is.acquisitions += 1;
@@ -153,11 +159,21 @@ impl LeaseSource for StandIn {
     }
 }
 
-/// A worker: its start, or why it is not alive.
-pub(super) struct Worker(pub(super) Mutex<Result<Option<Start>, NotAlive>>);
+/// A worker: its start, or why it is not alive; and whether anybody looked.
+pub(super) struct Worker(
+    pub(super) Mutex<Result<Option<Start>, NotAlive>>,
+    AtomicBool,
+);
+
+impl Worker {
+    pub(super) fn was_looked_at(&self) -> bool {
+        self.1.load(Ordering::SeqCst)
+    }
+}
 
 impl Look for Worker {
     fn look(&self, _: BootId) -> Looked<'_> {
+        self.1.store(true, Ordering::SeqCst);
         let seen = self.0.lock().unwrap().clone();
         Box::pin(async move { seen })
     }
@@ -189,7 +205,10 @@ impl Bench {
         let mut bench = Self {
             clock,
             source,
-            worker: Arc::new(Worker(Mutex::new(Err(NotAlive("not yet".to_owned()))))),
+            worker: Arc::new(Worker(
+                Mutex::new(Err(NotAlive("not yet".to_owned()))),
+                AtomicBool::new(false),
+            )),
             folder: tempfile::tempdir().unwrap(),
             sign: Sign::Command("nobody".to_owned()),
             name: "payer",
@@ -217,16 +236,15 @@ impl Bench {
             on_loss: OnLoss::Refuse,
             state: self.folder.path().to_owned(),
         };
-        let state = StateFile::open(&rule.state, resource()).unwrap();
         let changes = Changes::default();
         let (held, entry) = Held::looking(
             &rule,
             Tenant::new("default"),
             (self.source.clone(), self.worker.clone()),
-            state,
             self.clock.clock(),
             changes.clone(),
-        );
+        )
+        .unwrap();
         self.claims = Claims::new(self.clock.clock(), vec![entry], changes);
         self.held = Some(held);
     }

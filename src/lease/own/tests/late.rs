@@ -1,5 +1,8 @@
 //! Answers that come out of order, too late, or not at all, and what is known after them.
 
+use std::io;
+use std::sync::Mutex;
+
 use super::lost::{now_or_later, staged};
 use super::*;
 use crate::lease::own::line::Asked;
@@ -13,6 +16,33 @@ fn lease(holder: &str, generation: u64, renewals: u64) -> Lease {
         ttl: TTL,
         renewals,
         since: at(0),
+    }
+}
+
+/// What this thread logs.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl Logged {
+    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+        let sink = self.clone();
+        let lines = tracing_subscriber::fmt().with_writer(move || sink.clone());
+        tracing::subscriber::set_default(lines.finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -41,6 +71,30 @@ fn an_answer_from_before_a_release_is_no_news() {
     let (_, asked) = line.asked();
     line.held_by(&lease("c", 3, 0), asked, at(4));
     assert!(line.held(&at(4), POLL).is_some());
+}
+
+/// The same, all the way: whoever waits asked before a release, and his answer comes after it.
+#[tokio::test]
+async fn who_waits_does_not_sleep_over_an_answer_from_before_a_release() {
+    let (backend, own, _clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    // So that he asks.
+    own.changed(&resource("r"));
+    backend.holds_back.store(true, Ordering::SeqCst);
+    let waiter = own.clone();
+    let waiting = spawn(async move { waiter.acquire(&resource("r"), &wanted("b", 20_000)).await });
+    now_or_later(async {
+        while backend.asked.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    backend.holds_back.store(false, Ordering::SeqCst);
+    let released = own.release(&resource("r"), &held.lease.acquisition).await;
+    released.unwrap();
+    backend.answers.add_permits(1);
+    // This clock stands: he would sleep until he is woken, and nobody would wake him.
+    now_or_later(waiting).await.unwrap().unwrap();
 }
 
 /// An answer from before somebody doubted does not end the doubt.
@@ -97,6 +151,23 @@ async fn a_renewal_that_is_told_too_late_is_loss() {
     assert_eq!(backend.lease("r").await, None);
 }
 
+/// Given back while it is being renewed, it is nobody's, whatever comes in after that.
+#[tokio::test]
+async fn what_is_given_back_while_it_is_renewed_is_not_live_again() {
+    let (backend, own, _clock) = staged();
+    let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
+    backend.holds_back.store(true, Ordering::SeqCst);
+    let (asker, acquisition) = (own.clone(), held.lease.acquisition.clone());
+    let late = spawn(async move { asker.renew(&resource("r"), &acquisition).await });
+    now_or_later(backend.until_committed(2)).await;
+    backend.holds_back.store(false, Ordering::SeqCst);
+    let released = own.release(&resource("r"), &held.lease.acquisition).await;
+    released.unwrap();
+    backend.answers.add_permits(1);
+    assert_eq!(now_or_later(late).await.unwrap(), Err(NoLease::Lost));
+    assert!(own.live(&resource("r")).is_none());
+}
+
 /// Renewed where nobody can say so, it is its holder's for the time that he had, and no longer.
 #[tokio::test]
 async fn a_renewal_in_doubt_leaves_what_he_had() {
@@ -104,12 +175,17 @@ async fn a_renewal_in_doubt_leaves_what_he_had() {
     let held = own.acquire(&resource("r"), &wanted("a", 0)).await.unwrap();
     clock.pass(Millis(TTL.0 / 2));
     backend.loses.store(1, Ordering::SeqCst);
+    let logged = Logged::default();
+    let _until_the_end = logged.begin();
     let renewed = own.renew(&resource("r"), &held.lease.acquisition).await;
     assert!(
         matches!(renewed, Err(NoLease::Store(StoreError::CommitUnknown(_)))),
         "{renewed:?}"
     );
     assert_eq!(own.live(&resource("r")).unwrap().until, held.until);
+    let log = logged.text();
+    assert!(log.contains("a lease is not renewed"), "{log}");
+    assert!(!log.contains("a lease is lost"), "{log}");
     let renewed = own.renew(&resource("r"), &held.lease.acquisition).await;
     let until = renewed.unwrap().until;
     assert_eq!(until, clock.now().boottime.after(TTL));
