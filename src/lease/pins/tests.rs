@@ -1,0 +1,202 @@
+//! What is remembered of work, for how long, and of how much.
+
+use std::cell::Cell;
+
+use http::HeaderValue;
+
+use super::*;
+use crate::clock::Manual;
+use crate::config::Pin as Rule;
+use crate::protocol::time::{BootId, Moment as Instant};
+
+const HEADER: &str = "x-work";
+const KEEP: Millis = Millis(10_000);
+
+/// A way in, and who owns what.
+struct Ground {
+    clock: Manual,
+    pins: Pins,
+    /// The acquisition of `a` by its number; none is 0.
+    owned: Cell<u64>,
+}
+
+fn way(name: &str, by: PinBy, strict: bool, resources: &[&str]) -> Inbound {
+    Inbound {
+        name: name.to_owned(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        listen_tls: None,
+        url: "http://127.0.0.1:1".parse().unwrap(),
+        pin: Rule {
+            by,
+            required: false,
+            strict,
+        },
+        keep: KEEP,
+        at_most: 3,
+        resources: resources.iter().map(ResourceName::new).collect(),
+    }
+}
+
+fn by_header() -> PinBy {
+    PinBy::Header(http::HeaderName::from_static(HEADER))
+}
+
+fn headers(ids: &[&str]) -> HeaderMap {
+    let name = http::HeaderName::from_static(HEADER);
+    let ids = ids.iter();
+    ids.map(|id| (name.clone(), HeaderValue::from_str(id).unwrap()))
+        .collect()
+}
+
+fn past(number: u64) -> Past {
+    Past {
+        token: FencingToken::new(0, number).unwrap(),
+        acquisition: AcquisitionId::new(format!("a-{number}")),
+    }
+}
+
+impl Ground {
+    fn new(ways: &[Inbound]) -> Self {
+        let clock = Manual::at(Instant {
+            boot: BootId(1),
+            boottime: BootInstant(5_000),
+            wall_ms: 0,
+        });
+        let pins = Pins::new(ways, &clock.clock());
+        Self {
+            clock,
+            pins,
+            owned: Cell::new(0),
+        }
+    }
+
+    fn with_one() -> Self {
+        Self::new(&[way("one", by_header(), false, &["a"])])
+    }
+
+    fn own(&self, number: u64) {
+        self.owned.set(number);
+    }
+
+    fn comes_in(&self, way: usize, ids: &[&str]) -> bool {
+        let owned = self.owned.get();
+        self.pins
+            .note(way, &headers(ids), |_| (owned > 0).then(|| past(owned)))
+    }
+
+    fn pinned(&self, ids: &[&str]) -> Pinned {
+        self.pins.of(&ResourceName::new("a"), &headers(ids))
+    }
+}
+
+#[test]
+fn work_is_of_the_moment_at_which_it_came_in() {
+    let ground = Ground::with_one();
+    assert!(ground.comes_in(0, &["none"]));
+    ground.own(1);
+    assert!(ground.comes_in(0, &["first"]));
+    ground.own(2);
+    assert!(ground.comes_in(0, &["second"]));
+    assert_eq!(ground.pinned(&["none"]), Pinned::Unowned);
+    assert_eq!(ground.pinned(&["first"]), Pinned::Under(past(1)));
+    assert_eq!(ground.pinned(&["second"]), Pinned::Under(past(2)));
+    assert_eq!(ground.pinned(&["never"]), Pinned::Free);
+    assert_eq!(ground.pinned(&[]), Pinned::Free);
+    let other = ResourceName::new("b");
+    assert_eq!(ground.pins.of(&other, &headers(&["first"])), Pinned::Free);
+}
+
+#[test]
+fn what_comes_in_again_keeps_its_first_moment() {
+    let ground = Ground::with_one();
+    assert!(ground.comes_in(0, &["unowned"]));
+    ground.own(1);
+    assert!(ground.comes_in(0, &["work"]));
+    ground.own(2);
+    // Within the same age, and over to the next.
+    for _ in 0..5 {
+        assert!(ground.comes_in(0, &["work"]) && ground.comes_in(0, &["unowned"]));
+        assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(1)));
+        assert_eq!(ground.pinned(&["unowned"]), Pinned::Unowned);
+        ground.clock.pass(Millis(KEEP.0 - 1));
+    }
+    assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(1)));
+}
+
+#[test]
+fn it_is_remembered_for_keep_at_least_and_twice_that_at_most() {
+    for begun in [0, 1, KEEP.0 / 2, KEEP.0 - 1, KEEP.0, 3 * KEEP.0 + 1] {
+        let ground = Ground::with_one();
+        ground.own(1);
+        ground.clock.pass(Millis(begun));
+        assert!(ground.comes_in(0, &["work"]));
+        ground.clock.pass(Millis(KEEP.0 / 2));
+        assert!(ground.comes_in(0, &["other"]));
+        ground.clock.pass(Millis(KEEP.0 / 2 - 1));
+        assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(1)), "{begun}");
+        ground.clock.pass(Millis(KEEP.0 + 1));
+        assert_eq!(ground.pinned(&["work"]), Pinned::Free, "{begun}");
+    }
+}
+
+#[test]
+fn the_newest_are_remembered_and_no_more_than_twice_as_many() {
+    let ground = Ground::with_one();
+    ground.own(1);
+    let ids: Vec<String> = (0..100).map(|number| format!("work-{number}")).collect();
+    for id in &ids {
+        assert!(ground.comes_in(0, &[id]));
+    }
+    let known = |id: &&String| ground.pinned(&[id]) != Pinned::Free;
+    assert!(ids.iter().rev().take(3).all(|id| known(&id)));
+    let all = ids.iter().filter(known).count();
+    assert!(all <= 6, "{all}");
+    let told = ground.pins.0[0].remembered(|remembered| remembered.told);
+    assert!(told, "that some were forgotten");
+}
+
+#[test]
+fn no_id_and_two_ids_are_not_noted() {
+    let ground = Ground::with_one();
+    ground.own(1);
+    assert!(!ground.comes_in(0, &[]));
+    assert!(!ground.comes_in(0, &["one", "other"]));
+    assert!(!ground.comes_in(7, &["one"]), "there is no such way");
+    assert_eq!(ground.pinned(&["one"]), Pinned::Free);
+    assert_eq!(ground.pinned(&["other"]), Pinned::Free);
+}
+
+/// One request for work of two moments is of the older one.
+#[test]
+fn of_several_ids_the_oldest_moment_counts() {
+    let ground = Ground::with_one();
+    assert!(ground.comes_in(0, &["none"]));
+    ground.own(1);
+    assert!(ground.comes_in(0, &["first"]));
+    ground.own(2);
+    assert!(ground.comes_in(0, &["second"]));
+    for ids in [["first", "second"], ["second", "first"]] {
+        assert_eq!(ground.pinned(&ids), Pinned::Under(past(1)));
+    }
+    for ids in [["none", "second"], ["second", "none"]] {
+        assert_eq!(ground.pinned(&ids), Pinned::Unowned);
+    }
+    assert_eq!(ground.pinned(&["never", "second"]), Pinned::Under(past(2)));
+}
+
+#[test]
+fn where_it_is_strict_what_is_not_known_is_not_free() {
+    let ways = [
+        way("strict", PinBy::Trace, true, &["a"]),
+        way("other", by_header(), false, &["a", "b"]),
+    ];
+    let ground = Ground::new(&ways);
+    ground.own(1);
+    assert_eq!(ground.pinned(&[]), Pinned::Unknown);
+    assert_eq!(ground.pinned(&["never"]), Pinned::Unknown);
+    let other = ResourceName::new("b");
+    assert_eq!(ground.pins.of(&other, &headers(&["never"])), Pinned::Free);
+    // It came in by another way, and that is known.
+    assert!(ground.comes_in(1, &["work"]));
+    assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(1)));
+}
