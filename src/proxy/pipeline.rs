@@ -115,6 +115,9 @@ impl Effect {
                     After::Told(told) => Some(told),
                     After::NothingSent(told) => patience.give_up_on_connections().then_some(told),
                 },
+                Ruling::ReserveFirst if !self.stamped.may_be_sent() => {
+                    Some(self.teller.fault(&key, &Stamped::over()))
+                }
                 Ruling::ReserveFirst => {
                     patience.must_reserve = true;
                     None
@@ -167,6 +170,9 @@ impl Effect {
     /// A connection for a request that will need one. What the register would answer from its
     /// record needs none; a look that is wrong costs one more question, never an attempt.
     async fn reserve(&self, must: bool) -> Result<Option<Reserved>, Fault> {
+        if !self.stamped.may_be_sent() {
+            return Ok(None);
+        }
         if !self.gateway.endpoint.fresh_connections()
             && let Some(idle) = self.gateway.pool.idle()
         {
