@@ -121,8 +121,11 @@ pub enum AppError {
     /// An upstream cannot be used.
     #[error("the upstream `{0}` cannot be used")]
     Upstream(String, #[source] EndpointError),
+    /// The worker cannot be asked.
+    #[error("the worker behind `{0}` cannot be asked")]
+    Worker(String, #[source] EndpointError),
     /// A listener cannot speak TLS.
-    #[error("the listener of the upstream `{0}` cannot speak TLS")]
+    #[error("the listener for {0} cannot speak TLS")]
     Listener(String, #[source] InboundTlsError),
     /// An address cannot be bound.
     #[error("cannot listen on {address} for {what}")]
@@ -257,6 +260,7 @@ impl Instance {
         );
         let doors = Doors::new(holding.claims());
         let listeners = Listeners::of(&config, &doors).await?;
+        let inbound = listeners::inbound(&config, doors.claims())?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
         let reloader = Reloader::new(reload::Inner {
             path: path.to_owned(),
@@ -264,6 +268,7 @@ impl Instance {
             reconciler: reconciler.clone(),
             turnstile,
             doors,
+            inbound,
             shared: Live::new(Arc::new(shared)),
             gateways: Live::new(gateways),
             operators: Operators::new(named),

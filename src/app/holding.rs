@@ -21,6 +21,7 @@ use crate::config::{Config, OnLoss};
 use crate::lease::claim::{Changes, Claim, Claims};
 use crate::lease::held::{CannotHold, Held};
 use crate::lease::own::Own;
+use crate::lease::pins::Pins;
 use crate::protocol::time::{BootInstant, Millis};
 
 /// The exit code of a process that lost a lease.
@@ -96,7 +97,8 @@ impl Holding {
         }
         Ok(Self {
             held,
-            claims: Claims::new(clock.clone(), entries, changes),
+            claims: Claims::new(clock.clone(), entries, changes)
+                .pinning(Pins::new(&config.inbound, clock)),
             watched,
         })
     }

@@ -52,6 +52,35 @@
 //! begun before. Idle ones are closed a moment after an acquisition begins or ends, so that pools open new ones. A request
 //! that waits in the listener's queue while that happens is on the older side.
 //!
+//! # Pinning
+//!
+//! A connection says that what comes over it was not begun before its acquisition; it cannot say so of a worker that
+//! opens a new one for old work. Where work comes in by HTTP, the sidecar can know when. `inbound` is a listener before
+//! the worker: whoever asks it for work asks there, and everything goes on to it as it came (only fields of one connection
+//! stay; an `Upgrade` is not carried on). The id of the work, the trace id of its `traceparent` or a header of your choice,
+//! is noted before it is forwarded, together with the acquisition and token of each lease at that moment. A worker
+//! that is instrumented carries a trace on by itself; the span may change. What it then sends without a token, over a
+//! connection that may say so, is judged by that moment:
+//!
+//! | its work came in | a request with that id gets |
+//! |---|---|
+//! | under the acquisition that is in force | its token |
+//! | under an earlier one | the token of *then*: `412 stale-fencing-token`, or the stored answer where it was done already. It never leaves |
+//! | under one that is over, and nothing is owned now | `412 lease-lost` |
+//! | when nothing was owned | `412 lease-lost`, also once something is |
+//! | nobody knows: no id, never seen, forgotten | as without pinning; with `pin.strict: true` `412 lease-lost` |
+//!
+//! An id that comes in again keeps its first moment: it is the same work, which may have been begun. So whoever has work
+//! done again *on purpose*, after the worker was replaced or before it owned anything, asks under a new id; a retry
+//! within one trace is refused with the first. A request that carries several known ids is of the oldest moment.
+//! Of a request that comes in with no id, or with two, nothing is noted; `pin.required: true` turns it away with `400
+//! identity-missing`.
+//!
+//! Ids are in memory, for `keep` at least (10 minutes; from the last time on that they came in) and twice that at most;
+//! of more than `at_most` the oldest are forgotten earlier, and the log says so once. A sidecar that was restarted has
+//! seen nothing. What is forgotten is what nobody knows: only `strict` refuses it, and with it whatever the worker does
+//! of its own accord. An id is what the worker says: it orders the honest one, and binds no other.
+//!
 //! # When the sidecar restarts
 //!
 //! The last ownership is in a small file in `state`, written before anything is claimed: `lease-NAME.json`. A sidecar
