@@ -33,6 +33,7 @@ mod operators;
 mod oversized;
 mod ownership;
 mod person;
+mod pinning;
 mod placed;
 mod register;
 mod rolling_out;

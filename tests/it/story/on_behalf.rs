@@ -28,22 +28,24 @@ effects:
       token: { header: Fencing-Token, mode: MODE, source: fencepost }
 "#;
 
-const ACCOUNT: &str = "account:1";
+pub(super) const ACCOUNT: &str = "account:1";
 
 /// A sidecar that holds the lease for its worker.
-struct Sidecar {
-    proxy: Proxy,
+pub(super) struct Sidecar {
+    pub(super) proxy: Proxy,
     worker_api: SocketAddr,
     folder: tempfile::TempDir,
 }
 
-struct Wanted<'a> {
-    ttl: &'a str,
+pub(super) struct Wanted<'a> {
+    pub(super) ttl: &'a str,
     /// `alive`, with `FOLDER` in it.
-    alive: &'a str,
-    mode: &'a str,
-    more: &'a str,
-    database: Option<&'a str>,
+    pub(super) alive: &'a str,
+    pub(super) mode: &'a str,
+    pub(super) more: &'a str,
+    /// Settings of the top level.
+    pub(super) beside: &'a str,
+    pub(super) database: Option<&'a str>,
 }
 
 impl Default for Wanted<'_> {
@@ -53,24 +55,29 @@ impl Default for Wanted<'_> {
             alive: "{ process: { pid_file: FOLDER/pid } }",
             mode: "require",
             more: "",
+            beside: "",
             database: None,
         }
     }
 }
 
 impl Sidecar {
-    fn start(upstream: &Upstream, wanted: &Wanted<'_>) -> Self {
+    pub(super) fn start(upstream: &Upstream, wanted: &Wanted<'_>) -> Self {
         let folder = ports::folder();
         let worker_api = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
         let setup = Setup::new(upstream.address(), &ROUTE.replace("MODE", wanted.mode));
         let Wanted {
-            ttl, alive, more, ..
+            ttl,
+            alive,
+            more,
+            beside,
+            ..
         } = wanted;
         let here = folder.path().display().to_string();
         let alive = alive.replace("FOLDER", &here);
         let setup = setup.with(&format!(
             "worker: {{ address: {worker_api} }}\nleases:\n  payer: {{ resource: '{ACCOUNT}', ttl: {ttl}, state: \
-             {here}/state, alive: {alive} {more} }}"
+             {here}/state, alive: {alive} {more} }}\n{beside}"
         ));
         let setup = match wanted.database {
             Some(url) => setup.sharing(url, ""),
@@ -83,7 +90,7 @@ impl Sidecar {
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -101,11 +108,11 @@ impl Sidecar {
         Call::new(self.worker_api, "GET", &path).send().json()
     }
 
-    fn until_held(&self, held: bool) {
+    pub(super) fn until_held(&self, held: bool) {
         until(&format!("held is {held}"), || self.lease()["held"] == held);
     }
 
-    fn until_token(&self, token: &str) {
+    pub(super) fn until_token(&self, token: &str) {
         until(&format!("the token is {token}"), || {
             self.lease()["token"] == token
         });
@@ -116,7 +123,7 @@ impl Sidecar {
         Call::new(self.worker_api, "POST", &path).send()
     }
 
-    fn pay(&self, key: &str) -> Call {
+    pub(super) fn pay(&self, key: &str) -> Call {
         let body = format!(r#"{{"payment":"{key}"}}"#);
         self.proxy.post("/accounts/1/payments").key(key).json(&body)
     }
@@ -137,7 +144,7 @@ fn until_paid(worker: &mut Worker, name: &str) -> usize {
     refused
 }
 
-fn told(worker: &mut Worker, key: &str) -> (u16, String) {
+pub(super) fn told(worker: &mut Worker, key: &str) -> (u16, String) {
     worker.tell(key);
     answered(worker)
 }
@@ -150,11 +157,11 @@ fn answered(worker: &mut Worker) -> (u16, String) {
     (status, name.to_owned())
 }
 
-fn lost() -> (u16, String) {
+pub(super) fn lost() -> (u16, String) {
     (412, "lease-lost".to_owned())
 }
 
-fn write(path: &Path, text: &str) {
+pub(super) fn write(path: &Path, text: &str) {
     let aside = path.with_extension("new");
     std::fs::write(&aside, text).unwrap();
     std::fs::rename(aside, path).unwrap();
