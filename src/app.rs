@@ -342,6 +342,7 @@ impl Instance {
             Some(lost) => lost.left().min(in_force.drain()),
             None => in_force.drain(),
         };
+        holders.begin_drain(at_most.saturating_add(LAST_ANSWERS));
         drain(&self.supervisor, at_most, hurry).await;
         closing.cancel();
         let all_closed = async { while served.join_next().await.is_some() {} };

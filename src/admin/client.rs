@@ -24,8 +24,9 @@ use tower::ServiceExt as _;
 
 use super::problem::Details;
 use crate::config::Secret;
+use crate::protocol::time::Millis;
 
-/// An answer must be complete within this.
+/// An answer must be complete within this, besides a wait that was asked for.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Longest answer, in bytes: a page of operations, or two bodies in hex.
@@ -127,12 +128,23 @@ impl AdminClient {
 
     /// What stands at a [`path`] below `/v1`.
     pub async fn read(&self, path: &str) -> Result<Value, ClientError> {
-        self.call(Method::GET, path, Bytes::new()).await
+        self.call(Method::GET, path, Bytes::new(), TIME_LIMIT).await
     }
 
     /// Asks for a change. `body`: JSON.
     pub async fn change(&self, path: &str, body: String) -> Result<Value, ClientError> {
-        self.call(Method::POST, path, body.into()).await
+        self.call(Method::POST, path, body.into(), TIME_LIMIT).await
+    }
+
+    /// Asks for a change that the instance may wait with for so long before it answers.
+    pub async fn change_after(
+        &self,
+        path: &str,
+        body: String,
+        wait: Millis,
+    ) -> Result<Value, ClientError> {
+        let limit = limit_after(wait);
+        self.call(Method::POST, path, body.into(), limit).await
     }
 
     /// An answer as the view that it is to be.
@@ -144,11 +156,22 @@ impl AdminClient {
             .map_err(|error: serde_json::Error| self.not_understood(error.to_string()))
     }
 
-    async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Value, ClientError> {
+    /// What an answer comes to that nobody waits for any longer.
+    pub fn late(&self) -> ClientError {
+        self.unreachable(None)
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Value, ClientError> {
         let request = self.request(method, path, body)?;
-        let (status, content) = match timeout(TIME_LIMIT, self.exchange(request)).await {
+        let (status, content) = match timeout(limit, self.exchange(request)).await {
             Ok(answered) => answered.map_err(|source| self.unreachable(Some(source)))?,
-            Err(_) => return Err(self.unreachable(None)),
+            Err(_) => return Err(self.late()),
         };
         if status == StatusCode::NO_CONTENT {
             return Ok(Value::Null);
@@ -214,6 +237,11 @@ impl AdminClient {
             what,
         }
     }
+}
+
+/// A wait that was asked for is no lateness.
+fn limit_after(wait: Millis) -> Duration {
+    TIME_LIMIT.saturating_add(Duration::from_millis(wait.0))
 }
 
 async fn whole<B>(
@@ -303,5 +331,32 @@ mod tests {
             client.read("/status").await,
             Err(ClientError::Unreachable { .. })
         ));
+    }
+
+    #[test]
+    fn a_wait_that_was_asked_for_is_no_lateness() {
+        assert_eq!(limit_after(Millis(60_000)), Duration::from_secs(90));
+        assert_eq!(limit_after(Millis::default()), TIME_LIMIT);
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_until_the_limit_of_its_call() {
+        let late = || async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            "7"
+        };
+        let router = axum::Router::new().route("/v1/late", axum::routing::post(late));
+        let client = AdminClient::within(router, &Secret::new("t")).unwrap();
+        let ask = async |limit| {
+            let body = Bytes::new();
+            client.call(Method::POST, "/late", body, limit).await
+        };
+        assert!(matches!(
+            ask(Duration::from_millis(1)).await,
+            Err(ClientError::Unreachable { source: None, .. })
+        ));
+        assert_eq!(ask(TIME_LIMIT).await.unwrap(), 7);
+        let waited = client.change_after("/late", String::new(), Millis(1)).await;
+        assert_eq!(waited.unwrap(), 7);
     }
 }

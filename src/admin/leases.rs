@@ -22,7 +22,7 @@ use super::views::{LeaseList, LeaseView};
 use crate::config;
 use crate::lease::own::{NoLease, Owned, Wanted};
 use crate::protocol::fence::Fence;
-use crate::protocol::ids::{AcquisitionId, ResourceKey};
+use crate::protocol::ids::{AcquisitionId, ResourceKey, ResourceName};
 use crate::protocol::time::{BootInstant, Millis};
 
 /// The shortest and the longest lease.
@@ -109,6 +109,9 @@ pub(super) async fn acquire_all(
         return Err(Problem::malformed(text));
     }
     let wanted = wanted(&asked.ttl, asked.wait.as_deref(), asked.holder)?;
+    for name in &asked.resources {
+        taken(name)?;
+    }
     let named = asked.resources.iter();
     let resources = named.map(|name| key_of(&api, name));
     let all = api.leases.acquire_all(resources, &wanted).await;
@@ -214,7 +217,18 @@ pub(super) fn named(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<ResourceKey, Problem> {
     let name = parts(path)?;
+    taken(&name)?;
     Ok(key_of(api, &name))
+}
+
+fn taken(name: &str) -> Result<(), Problem> {
+    let longest = ResourceName::LONGEST;
+    let why = || {
+        Problem::malformed(format!(
+            "the name of a resource is 1 to {longest} bytes long"
+        ))
+    };
+    ResourceName::taken(name).map(drop).ok_or_else(why)
 }
 
 fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
@@ -260,7 +274,7 @@ fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Problem {
         ),
         NoLease::Exhausted => Problem::conflict(
             "token-exhausted",
-            "no token above its mark is left in this epoch; an operator has to repair the resource",
+            "no token above its mark is left in this epoch: the next one is started for all resources by `fencepost epoch advance`",
         ),
         NoLease::Store(error) => Problem::from(error.clone()),
     };

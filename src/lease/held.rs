@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::claim::{Changes, Claim, ENDED, Entry, Ownership};
 use super::own::Wanted;
-use super::probe::{Look, NotAlive};
+use super::probe::{self, Look, NotAlive};
 use super::remembered::{self, Last, Start, StateFile};
+use super::secret::digest;
 use super::source::{Granted, LeaseSource, NotGranted};
 use crate::clock::Clock;
 use crate::config::HeldLease;
@@ -64,6 +65,8 @@ pub struct Held {
     worker: Arc<dyn Look>,
     clock: Clock,
     state: Arc<StateFile>,
+    /// What kind of sign tells starts of the worker apart.
+    sign: String,
     last: Last,
     phase: Phase,
     worker_seen: Seen,
@@ -75,6 +78,8 @@ pub struct Held {
     trouble: Option<String>,
     due: Due,
     told: Told,
+    /// Nothing is acquired or resumed from then on.
+    stopping: CancellationToken,
 }
 
 /// What it is doing.
@@ -133,7 +138,7 @@ impl Held {
         changes: Changes,
     ) -> Result<(Self, Entry), CannotHold> {
         let worker = Arc::new(rule.alive.sign.clone());
-        let state = StateFile::open(&rule.state, &rule.name, rule.resource.clone())
+        let state = StateFile::open(&rule.state, rule.resource.clone())
             .map_err(|error| CannotHold::State(rule.state.clone(), error))?;
         Ok(Self::looking(
             rule,
@@ -181,6 +186,7 @@ impl Held {
             phase: Phase::Without,
             clock,
             state: Arc::new(state),
+            sign: probe::kind(&rule.alive.sign),
             last,
             worker_seen: Seen::default(),
             acknowledged: false,
@@ -196,13 +202,16 @@ impl Held {
                 changes,
                 acknowledge: acknowledged,
             },
+            stopping: CancellationToken::new(),
         };
         held.begin();
         (held, entry)
     }
 
-    /// Holds it until `let_go`. What is owned then is still owned.
-    pub async fn run(mut self, let_go: CancellationToken) -> Self {
+    /// Holds it until `let_go`. What is owned then is still owned. Nothing is acquired or resumed from `stopping` on;
+    /// what is owned is renewed.
+    pub async fn run(mut self, stopping: CancellationToken, let_go: CancellationToken) -> Self {
+        self.stopping = stopping;
         loop {
             let next = tokio::select! {
                 next = self.turn() => next,
@@ -230,9 +239,9 @@ impl Held {
         self.tell(Claim::NotYet("this sidecar is stopping".to_owned()));
         if let Last::Known(last) = &mut self.last {
             last.released = true;
-            let (state, last) = (Arc::clone(&self.state), last.clone());
+            let last = last.clone();
             // What is not noted down ends by itself all the same.
-            let _written = tokio::task::spawn_blocking(move || state.write(&last)).await;
+            let _written = self.write(last).await;
         }
         self.give_back(&owning.ownership.acquisition).await;
     }
@@ -282,6 +291,7 @@ impl Held {
                     tracing::info!(lease = self.name, "the worker is alive again");
                 }
                 let is_another = self.is_another(start.as_ref());
+                self.seen_again(start.as_ref(), began).await;
                 self.worker_seen.success = Some(Success { began, start });
                 if is_another {
                     self.replaced().await;
@@ -351,7 +361,11 @@ impl Held {
     async fn give_back(&self, acquisition: &AcquisitionId) {
         let released = timeout(RELEASING, self.source.release(&self.resource, acquisition)).await;
         if !matches!(released, Ok(Ok(()))) {
-            tracing::info!(lease = self.name, %acquisition, "a lease was not released: it ends by itself");
+            tracing::info!(
+                lease = self.name,
+                acquisition = digest(acquisition),
+                "a lease was not released: it ends by itself"
+            );
         }
     }
 
@@ -382,7 +396,7 @@ impl Held {
             tracing::error!(
                 lease = self.name,
                 resource = %self.resource.name,
-                %acquisition,
+                acquisition = digest(&acquisition),
                 %token,
                 why,
                 "a lease is lost: the worker is refused until it is replaced"

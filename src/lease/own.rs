@@ -5,10 +5,11 @@
 //! costs two commits. A lease that another holds is timed from this process's own first sight of it, *after* the
 //! answer that showed it; an own one from *before* the request that brought it: so no two clocks need
 //! agree. Several are taken in sorted order, all or none. Where the register does not answer nothing is acquired.
-//! What was granted to somebody who has hung up, or too late, is given back.
+//! What was granted to somebody who has hung up, or too late, or may have been, is given back.
 //!
 //! What it does not do: decide (`protocol::lease`), renew by itself, or know HTTP.
 
+mod back;
 mod journal;
 mod line;
 mod unclaimed;
@@ -29,7 +30,7 @@ use crate::store::{Register, StoreError};
 use crate::telemetry::metrics::{Metrics, WaitedFor};
 
 use line::{Before, Line, Lines};
-use unclaimed::{Taken, Unclaimed};
+use unclaimed::{InDoubt, Taken, Unclaimed};
 
 /// Other processes say nothing when they release: so often is asked at least where there may be some.
 const POLL: Millis = Millis(500);
@@ -138,34 +139,35 @@ impl Own {
             let left = line.left(&self.clock.now());
             return Err(NoLease::Held(left));
         }
+        let acquisition = new_acquisition()?;
+        // It may be his already, though nobody knows.
+        let mut doubt = InDoubt::none(self, resource, &acquisition);
         let wish = Wish::Acquire {
-            acquisition: new_acquisition()?,
+            acquisition,
             holder: wanted.holder.clone(),
             ttl: wanted.ttl,
         };
         let known_by = self.clock.boottime().after(UNKNOWN);
-        // It may be his already, though nobody knows.
-        let mut in_doubt = false;
         let told = loop {
             let now = self.clock.now();
             let freed = line.freed();
             let sure = self.held_for_sure(&line, &now, wanted.wait);
-            let (refused, pause, until) = match sure.filter(|_| !in_doubt) {
+            let (refused, pause, until) = match sure.filter(|_| !doubt.is_there()) {
                 Some((left, believed)) => (NoLease::Held(left), left.min(believed), deadline),
-                None => match self.claim(resource, &line, wish.clone(), &mut turn).await {
-                    Ok(owned) => break Ok(owned),
-                    Err(NoLease::Held(left)) => {
-                        in_doubt = false;
-                        (NoLease::Held(left), left.min(self.poll()), deadline)
+                None => {
+                    match doubt.after(self.claim(resource, &line, wish.clone(), &mut turn).await) {
+                        Ok(owned) => break Ok(owned),
+                        Err(NoLease::Held(left)) => {
+                            (NoLease::Held(left), left.min(self.poll()), deadline)
+                        }
+                        // Asked again under the same acquisition: then it is known whether it is this one's, and its
+                        // time counts from then on.
+                        Err(refused @ NoLease::Store(StoreError::CommitUnknown(_))) => {
+                            (refused, UNKNOWN_PAUSE, deadline.max(known_by))
+                        }
+                        Err(refused) => break Err(refused),
                     }
-                    // Asked again under the same acquisition: then it is known whether it is this one's, and its
-                    // time counts from then on.
-                    Err(refused @ NoLease::Store(StoreError::CommitUnknown(_))) => {
-                        in_doubt = true;
-                        (refused, UNKNOWN_PAUSE, deadline.max(known_by))
-                    }
-                    Err(refused) => break Err(refused),
-                },
+                }
             };
             let patience = until.since(self.clock.boottime());
             if patience == Millis::default() {
@@ -219,54 +221,34 @@ impl Own {
         Ok(taken.kept())
     }
 
-    /// Its whole time again, for its holder. A failure is loss of ownership.
+    /// Its whole time again, for its holder. Where it is not his any more, or he would learn of it after the time that
+    /// he had, it is lost; where the register does not answer, he has what he had until that is over.
     pub async fn renew(
         &self,
         resource: &ResourceKey,
         acquisition: &AcquisitionId,
     ) -> Result<Owned, NoLease> {
-        let line = self.line(resource);
+        let line = self.lines.known_or_apart(resource);
+        let had = self.had(resource, acquisition);
         let wish = Wish::Renew {
             acquisition: acquisition.clone(),
         };
-        let renewed = self.ask(resource, &line, wish).await;
-        if let Err(why) = &renewed {
-            self.metrics.lease_renewal_failed();
-            journal::lost(resource, acquisition, why);
+        let renewed = match self.ask(resource, &line, wish).await {
+            Ok(owned) => self.in_time(owned, had),
+            Err(why) => Err(why),
+        };
+        match &renewed {
+            // Whoever resumes it is the first here who knows of it.
+            Ok(owned) if line.is_apart() => {
+                self.line(resource).glance(&owned.lease, &self.clock.now());
+            }
+            Ok(_) => {}
+            Err(why) => {
+                self.metrics.lease_renewal_failed();
+                journal::not_renewed(resource, acquisition, why);
+            }
         }
         renewed
-    }
-
-    /// Best effort: nobody's correctness depends on it.
-    pub async fn release(
-        &self,
-        resource: &ResourceKey,
-        acquisition: &AcquisitionId,
-    ) -> Result<(), NoLease> {
-        let line = self.line(resource);
-        let leasing = Leasing {
-            resource: resource.clone(),
-            wish: Wish::Release {
-                acquisition: acquisition.clone(),
-            },
-            seen: line.seen(),
-            at: self.clock.now(),
-        };
-        self.forget(resource, acquisition);
-        match self.register.lease(leasing).await? {
-            LeaseReply::Released => {
-                let token = line.is_without(acquisition);
-                journal::released(resource, acquisition, token);
-                line.free();
-                Ok(())
-            }
-            other => {
-                line.doubt_of(acquisition);
-                let why = refusal(other);
-                journal::lost(resource, acquisition, &why);
-                Err(why)
-            }
-        }
     }
 
     /// What this process knows of it as its holder's; `None`: it did not acquire or renew it, or it is over.
@@ -306,10 +288,12 @@ impl Own {
         turn: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Owned, NoLease> {
         let (own, line) = (self.clone(), Arc::clone(line));
-        let wanted = resource.clone();
+        let (wanted, acquisition) = (resource.clone(), acquisition_of(&wish).clone());
         let asked = async move { own.ask(&wanted, &line, wish).await };
-        let owned = Unclaimed::new(self, turn).ask(asked).await?;
+        let unclaimed = Unclaimed::new(self, resource, &acquisition, turn);
+        let owned = unclaimed.ask(asked).await?;
         if owned.until > self.clock.boottime() {
+            self.is_live(&owned);
             return Ok(owned);
         }
         // Granted, and over before he could be told.
@@ -323,15 +307,12 @@ impl Own {
     async fn ask(&self, resource: &ResourceKey, line: &Line, wish: Wish) -> Result<Owned, NoLease> {
         let before = self.clock.now();
         let is_wanted = matches!(wish, Wish::Acquire { .. });
-        let own = match &wish {
-            Wish::Acquire { acquisition, .. }
-            | Wish::Renew { acquisition }
-            | Wish::Release { acquisition } => acquisition.clone(),
-        };
+        let own = acquisition_of(&wish).clone();
+        let (seen, asked) = line.asked();
         let leasing = Leasing {
             resource: resource.clone(),
             wish,
-            seen: line.seen(),
+            seen,
             at: before,
         };
         let reply = self.register.lease(leasing).await;
@@ -341,22 +322,16 @@ impl Own {
                 if is_wanted {
                     self.passed_on(resource, &lease, line.before(&now).as_ref());
                 }
-                line.see(&lease, now);
-                let until = before.boottime.after(lease.ttl);
-                let live = LiveLease {
-                    acquisition: own,
-                    until,
-                };
-                self.live.insert(resource.clone(), live);
+                line.granted(&lease, asked, now);
                 Ok(Owned {
                     resource: resource.clone(),
+                    until: before.boottime.after(lease.ttl),
                     lease,
-                    until,
                 })
             }
             Ok(other) => {
                 match &other {
-                    LeaseReply::Held(lease, _) => line.see(lease, now),
+                    LeaseReply::Held(lease, _) => line.held_by(lease, asked, now),
                     LeaseReply::Lost
                     | LeaseReply::Released
                     | LeaseReply::Granted(_)
@@ -368,6 +343,43 @@ impl Own {
                 Err(refusal(other))
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Renewed, while it was still his: he had it until `had`, as far as this process knows.
+    fn in_time(&self, owned: Owned, had: Option<BootInstant>) -> Result<Owned, NoLease> {
+        let now = self.clock.boottime();
+        let acquisition = &owned.lease.acquisition;
+        // He may have given it back meanwhile.
+        let is_his = |had| had > now && self.had(&owned.resource, acquisition).is_some();
+        if owned.until > now && had.is_none_or(is_his) {
+            self.is_live(&owned);
+            return Ok(owned);
+        }
+        self.forget(&owned.resource, acquisition);
+        // Nobody is to wait for what is nobody's.
+        let mut late = Taken::new(self);
+        late.push(owned);
+        drop(late);
+        Err(NoLease::Lost)
+    }
+
+    /// Until when it was his when he was told last.
+    fn had(&self, resource: &ResourceKey, acquisition: &AcquisitionId) -> Option<BootInstant> {
+        let live = self.live.get(resource)?;
+        (live.acquisition == *acquisition).then_some(live.until)
+    }
+
+    /// Of two renewals the later end counts, whichever is told last: each was before what others have seen of it.
+    fn is_live(&self, owned: &Owned) {
+        let told = LiveLease {
+            acquisition: owned.lease.acquisition.clone(),
+            until: owned.until,
+        };
+        let live = self.live.entry(owned.resource.clone());
+        let mut live = live.or_insert_with(|| told.clone());
+        if live.acquisition != told.acquisition || live.until < told.until {
+            *live = told;
         }
     }
 
@@ -420,6 +432,14 @@ impl Own {
             self.live.retain(|_, live| live.until > now);
         }
         line
+    }
+}
+
+fn acquisition_of(wish: &Wish) -> &AcquisitionId {
+    match wish {
+        Wish::Acquire { acquisition, .. }
+        | Wish::Renew { acquisition }
+        | Wish::Release { acquisition } => acquisition,
     }
 }
 

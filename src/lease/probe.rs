@@ -2,7 +2,8 @@
 //!
 //! What always holds: whatever is not understood is no sign of life. What tells starts apart and is lacking is no
 //! sign of life either: without it nobody could say who answers. Nothing that the worker answers is kept but the
-//! digest of its start. A process that is stopped is not alive.
+//! digest of its start, and of a process its number and its start. A process that is stopped is not alive; this sidecar
+//! and whoever started it are no worker.
 //!
 //! What it does not do: decide what follows (`held`), or look at its watch: whoever asks gives up.
 
@@ -19,9 +20,9 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::remembered::Start;
+use super::remembered::{Process, Start};
 use crate::config::{Sign, StartIdentity};
-use crate::protocol::time::BootId;
+use crate::protocol::time::{BootId, BootInstant};
 
 /// Longest content that is looked into, in bytes.
 const CONTENT: usize = 64 << 10;
@@ -154,7 +155,22 @@ fn of_pid_file(path: &Path, boot: BootId) -> Result<Start, NotAlive> {
     let text = text(path)?;
     let number = u32::from_str(text.trim());
     let number = number.map_err(|_| not(format!("{} holds no number", path.display())))?;
-    Running::read(number)?.start(boot)
+    let running = Running::read(number)?;
+    running.is_no_part_of(&own_line())?;
+    running.start(boot)
+}
+
+/// This process, and whoever started it, and so on.
+fn own_line() -> Vec<u32> {
+    let mut line = vec![std::process::id()];
+    while let Some(running) = line.last().and_then(|last| Running::read(*last).ok()) {
+        // Nobody started the first, or nobody who can be seen here.
+        if running.parent == 0 || line.contains(&running.parent) {
+            break;
+        }
+        line.push(running.parent);
+    }
+    line
 }
 
 /// Those of one name that somebody of the same name started are his.
@@ -172,7 +188,10 @@ fn of_command(name: &str, boot: BootId) -> Result<Start, NotAlive> {
     let numbers: Vec<u32> = named.iter().map(|running| running.number).collect();
     named.retain(|running| !numbers.contains(&running.parent));
     match named.as_slice() {
-        [one] => one.start(boot),
+        [one] => {
+            one.is_no_part_of(&own_line())?;
+            one.start(boot)
+        }
         [] => Err(not(format!("no process is called `{name}`"))),
         [_, _, ..] => Err(not(format!(
             "several processes are called `{name}`, and none of them started the others"
@@ -216,6 +235,18 @@ impl Running {
         })
     }
 
+    /// With a number of another set of processes one finds oneself, who is always alive. Threads have numbers too.
+    fn is_no_part_of(&self, line: &[u32]) -> Result<(), NotAlive> {
+        let thread = PathBuf::from(format!("/proc/self/task/{}", self.number));
+        if line.contains(&self.number) || thread.exists() {
+            return Err(not(format!(
+                "process {} is this sidecar, or one that started it: processes are not shared",
+                self.number
+            )));
+        }
+        Ok(())
+    }
+
     fn start(&self, boot: BootId) -> Result<Start, NotAlive> {
         let Self {
             number,
@@ -226,9 +257,40 @@ impl Running {
         match state {
             'T' | 't' => Err(not(format!("process {number} is stopped"))),
             'Z' | 'X' | 'x' => Err(not(format!("process {number} has ended"))),
-            _ => start(&format!("{:032x} {number} {started}", boot.0)),
+            _ => Ok(Start::of_process(&Process {
+                boot,
+                number: *number,
+                started: *started,
+            })),
         }
     }
+}
+
+/// By what starts are told apart: what tells them apart otherwise says nothing of those before.
+pub(super) fn kind(sign: &Sign) -> String {
+    match sign {
+        Sign::Http { identity, .. } => match identity {
+            None => "http".to_owned(),
+            Some(StartIdentity::Header(name)) => format!("http header {name}"),
+            Some(StartIdentity::Json(pointer)) => format!("http json {pointer}"),
+        },
+        Sign::PidFile(_) | Sign::Command(_) => "process".to_owned(),
+        Sign::File(path) => format!("file {}", path.display()),
+    }
+}
+
+/// Is it there still? One that has ended and was not waited for is not.
+pub(super) fn is_there(process: &Process) -> bool {
+    Running::read(process.number).is_ok_and(|running| {
+        running.started == process.started && !matches!(running.state, 'Z' | 'X' | 'x')
+    })
+}
+
+/// When it started; `None`: never, by this clock.
+pub(super) fn started(process: &Process) -> Option<BootInstant> {
+    // `USER_HZ`: the same for every program on Linux, whatever the kernel counts in itself.
+    const TICK: u64 = 10;
+    process.started.checked_mul(TICK).map(BootInstant)
 }
 
 fn text(path: &Path) -> Result<String, NotAlive> {

@@ -11,12 +11,14 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName};
 use crate::protocol::time::{BootId, BootInstant};
@@ -41,9 +43,45 @@ pub(super) struct Start(String);
 
 impl Start {
     pub(super) fn of(text: &str) -> Self {
-        let digest = digest(&SHA256, text.as_bytes());
-        let half = digest.as_ref().iter().take(16);
-        Self(half.fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")))
+        Self(short_digest(text))
+    }
+}
+
+/// Half of it, in 32 hexadecimal digits.
+fn short_digest(text: &str) -> String {
+    let digest = digest(&SHA256, text.as_bytes());
+    let half = digest.as_ref().iter().take(16);
+    half.fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+/// A process: no other has the same number and start in one boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) boot: BootId,
+    pub(super) number: u32,
+    /// In ticks since the boot.
+    pub(super) started: u64,
+}
+
+impl Start {
+    /// Not a digest: it must be found again.
+    pub(super) fn of_process(process: &Process) -> Self {
+        let Process {
+            boot,
+            number,
+            started,
+        } = process;
+        Self(format!("process {:032x} {number} {started}", boot.0))
+    }
+
+    /// Which process it is, where it is one.
+    pub(super) fn process(&self) -> Option<Process> {
+        let mut parts = self.0.strip_prefix("process ")?.split(' ');
+        Some(Process {
+            boot: BootId(u128::from_str_radix(parts.next()?, 16).ok()?),
+            number: parts.next()?.parse().ok()?,
+            started: parts.next()?.parse().ok()?,
+        })
     }
 }
 
@@ -56,7 +94,11 @@ pub(super) struct Ownership {
     pub(super) start: Option<Start>,
     /// All starts that owned, as far back as is remembered.
     pub(super) starts: Vec<Start>,
-    /// The boot that `until` counts in.
+    /// When that start was last seen.
+    pub(super) seen: BootInstant,
+    /// What kind of sign tells starts apart.
+    pub(super) sign: String,
+    /// The boot that `until` and `seen` count in.
     pub(super) boot: BootId,
     pub(super) until: BootInstant,
     /// Was it given back?
@@ -95,6 +137,8 @@ pub(super) struct StateFile {
     path: PathBuf,
     resource: ResourceName,
     place: String,
+    /// Whose turn it is to write.
+    writing: Arc<Mutex<()>>,
     /// Held for as long as it is open.
     _lock: File,
 }
@@ -110,14 +154,17 @@ struct Written {
     token: String,
     start: Option<Start>,
     starts: Vec<Start>,
+    seen_ms: u64,
+    sign: String,
     boot: String,
     until_ms: u64,
     released: bool,
 }
 
 impl StateFile {
-    /// Of the lease of that name, in a directory that is made if need be. Blocks.
-    pub(super) fn open(directory: &Path, name: &str, resource: ResourceName) -> io::Result<Self> {
+    /// Of the lease on that resource, whatever it is called, in a directory that is made if need be. Blocks.
+    pub(super) fn open(directory: &Path, resource: ResourceName) -> io::Result<Self> {
+        let name = short_digest(resource.as_str());
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory)?;
         let lock = directory.join(format!("lease-{name}.lock"));
@@ -133,6 +180,7 @@ impl StateFile {
             path: directory.join(format!("lease-{name}.json")),
             resource,
             place: format!("{}:{}", beside.dev(), beside.ino()),
+            writing: Arc::default(),
             _lock: lock,
         })
     }
@@ -152,6 +200,12 @@ impl StateFile {
         }
     }
 
+    /// One after another, in the order in which they came: whoever has the turn keeps it until his write is over, though
+    /// nobody waits for it any more.
+    pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.writing).lock_owned().await
+    }
+
     /// Remembers it. Blocks.
     pub(super) fn write(&self, last: &Ownership) -> io::Result<()> {
         let written = Written {
@@ -162,6 +216,8 @@ impl StateFile {
             token: last.token.to_string(),
             start: last.start.clone(),
             starts: last.starts.clone(),
+            seen_ms: last.seen.0,
+            sign: last.sign.clone(),
             boot: format!("{:032x}", last.boot.0),
             until_ms: last.until.0,
             released: last.released,
@@ -202,6 +258,8 @@ impl StateFile {
             token,
             start: written.start,
             starts: written.starts,
+            seen: BootInstant(written.seen_ms),
+            sign: written.sign,
             boot: BootId(boot),
             until: BootInstant(written.until_ms),
             released: written.released,
@@ -238,7 +296,7 @@ mod tests {
     use super::*;
 
     fn file(directory: &Path) -> StateFile {
-        StateFile::open(directory, "payer", ResourceName::new("account:1")).unwrap()
+        StateFile::open(directory, ResourceName::new("account:1")).unwrap()
     }
 
     fn owned() -> Ownership {
@@ -247,6 +305,8 @@ mod tests {
             token: FencingToken::parse("3:9007199254740993").unwrap(),
             start: Some(Start::of("first")),
             starts: vec![Start::of("first")],
+            seen: BootInstant(1_000),
+            sign: "process".to_owned(),
             boot: BootId(7),
             until: BootInstant(30_000),
             released: false,
@@ -289,10 +349,10 @@ mod tests {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let state = file(here.path());
         state.write(&owned()).unwrap();
-        let copy = there.path().join("lease-payer.json");
+        let copy = there.path().join(state.path().file_name().unwrap());
         std::fs::copy(state.path(), copy).unwrap();
         assert_eq!(file(there.path()).read(), Last::Copied(owned()));
-        let second = StateFile::open(here.path(), "payer", ResourceName::new("account:1"));
+        let second = StateFile::open(here.path(), ResourceName::new("account:1"));
         assert_eq!(second.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 }

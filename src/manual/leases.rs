@@ -46,6 +46,17 @@
 //! time again before anybody else may take it, steps of the wall clock change nothing, and a dead holder's lease is free
 //! at the latest its `ttl` after somebody who waits saw it first.
 //!
+//! # Only while it is live
+//!
+//! The fence refuses whoever has lost his lease *to another*. With `require: current` an effect is refused as soon as
+//! its lease is over, `412 lease-not-current`, though nobody else took it: it is admitted only by the process that
+//! acquired or last renewed the lease, by that process's own deadline, while the register records that acquisition
+//! still. So after a restart of the sidecar the worker renews first; and every worker sends through the instance that
+//! it has its lease from. What was admitted leaves before the lease ends. An operation whose answer was lost is sent
+//! again under the lease that it was admitted under, not under a later one, and needs a person once that is lost; unless
+//! the next owner repeats it (the same operation id, his own token): then it is sent once more, under his lease, and he
+//! gets the outcome. With an id that contains the generation no later owner can repeat it; such a route needs a look-up.
+//!
 //! # `fencepost lease run`
 //!
 //! `fencepost lease run --resource X --ttl 30s --wait 10s -- COMMAND` holds a lease while a command runs. The command has

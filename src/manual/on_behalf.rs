@@ -33,7 +33,7 @@
 //! | `alive` | alive is | another start shows by |
 //! |---|---|---|
 //! | `http: URL` | an answer of 200 to 299 in time | `identity: { header: X }` or `{ json: /pointer }` of that answer; without it by nothing |
-//! | `process: { pid_file: PATH }`, `{ command: NAME }` | the process is there, and neither stopped nor dead | its number, its start and the boot. Sidecar and worker share their processes (one machine; `shareProcessNamespace: true`). It says nothing of a worker that is there and does nothing: probe by HTTP for that |
+//! | `process: { pid_file: PATH }`, `{ command: NAME }` | the process is there, and neither stopped nor dead | its number, its start and the boot, once the one before is gone, and if it started after that was last seen: a child that outlives it is no new worker. Sidecar and worker share their processes (one machine; `shareProcessNamespace: true`). It says nothing of a worker that is there and does nothing: probe by HTTP for that |
 //! | `file: PATH` | the file is there and not empty | its content: in Kubernetes a field of the downward API that changes with every start |
 //!
 //! What a start is known by must be its own: one that ever owned proves nothing when it is seen again, so two replicas
@@ -47,6 +47,9 @@
 //! both together.
 //!
 //! # Connections
+//!
+//! Whoever is not on this machine gets no token of the worker's: effects on what is held are behind a `listen` on the
+//! loopback (`check` refuses any other), and a request from elsewhere is `412 lease-lost`.
 //!
 //! A connection carries only the acquisition that was in force when it was accepted; a pooled one could bring what was
 //! begun before. Idle ones are closed a moment after an acquisition begins or ends, so that pools open new ones. A request
@@ -83,13 +86,15 @@
 //!
 //! # When the sidecar restarts
 //!
-//! The last ownership is in a small file in `state`, written before anything is claimed: `lease-NAME.json`. A sidecar
-//! that was killed goes on with it, under the same token, if its time is not over and the worker is the same. Else it
+//! The last ownership is in a small file in `state`, written before anything is claimed: `lease-DIGEST.json`, by the
+//! resource. A sidecar that was killed goes on with it, under the same token, if its time is not over and the worker is the same. Else it
 //! needs proof as above. A stop in order gives the lease back, last of all: an upgrade of the sidecar alone leaves the
 //! worker without it until that is restarted too, or acknowledges. Keep `state` where a restart finds it (an `emptyDir`
 //! does for a container), one directory for each sidecar: a copy of it resumes nothing, and two processes on one are
 //! refused. Without the file it is as if nobody ever owned: whoever deletes it vouches that the worker is a new one.
 //! A file that cannot be read claims nothing, until it is acknowledged.
+//! So does one of another kind of probe, header, pointer or file. On tmpfs or overlayfs a start is refused, unless the
+//! register is `ephemeral` too.
 //!
 //! # What it is not
 //!

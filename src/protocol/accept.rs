@@ -46,6 +46,10 @@ pub(super) fn accept(
     {
         return Err(NotAccepted::OtherSource(known.clone()));
     }
+    let own = source.or(known.as_ref()).map(TokenSource::as_str) == Some(OWN_SOURCE);
+    if own && FencingToken::new(token.epoch(), token.generation().saturating_add(1)).is_none() {
+        return Err(NotAccepted::TheLast);
+    }
     fence.begin_at(token);
     fence.source = source.cloned().or(known);
     fence.lease = None;

@@ -121,6 +121,17 @@ impl OperationKey {
     }
 }
 
+impl ResourceName {
+    /// The longest that is taken, in bytes: every admission on it reads its name, and a register's index keeps it.
+    pub const LONGEST: usize = 1_024;
+
+    /// The name, unless it is empty or too long.
+    pub fn taken(text: impl AsRef<str>) -> Option<Self> {
+        let fits = (1..=Self::LONGEST).contains(&text.as_ref().len());
+        fits.then(|| Self::new(text))
+    }
+}
+
 /// Identity of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceKey {

@@ -72,8 +72,9 @@ impl Desk<'_> {
                 let licenses = uncertain && self.licenses(operation, caller);
                 Ok(Some(joining(operation, uncertain, licenses)))
             }
-            // It waits for a person only because its owner is gone, and here is another.
-            State::NeedsAttention(Parked::NotCurrent) if self.licenses(operation, caller) => {
+            // It waits for a person only because its owner was gone. Here is another; or the same one, whom nobody
+            // here knew to be the owner.
+            State::NeedsAttention(Parked::NotCurrent) if self.is_by_owner(operation, caller) => {
                 Ok(Some(joining(operation, true, true)))
             }
             State::NeedsAttention(_) if broken(Rule::AttentionHolds) => Ok(None),
@@ -85,9 +86,13 @@ impl Desk<'_> {
     /// Does its caller own the resource now, while what it repeats was admitted under a lease that is lost?
     fn licenses(&self, operation: &Operation, caller: &Caller) -> bool {
         let of_his_own = operation.place.as_ref().and_then(|place| place.token) == caller.token();
+        !of_his_own && self.is_by_owner(operation, caller)
+    }
+
+    /// Does it need an owner, and is its caller the one?
+    fn is_by_owner(&self, operation: &Operation, caller: &Caller) -> bool {
         operation.require == Ownership::Current
             && matches!(caller, Caller::Holder(_))
-            && !of_his_own
             && self.is_current()
     }
 

@@ -4,7 +4,8 @@
 //! another: whatever comes over it may have been begun before. A request whose work is known to have come in earlier
 //! never carries a token of later than that. A request is stamped only for as long as its ownership lasts: it is looked
 //! at again right before it is admitted, and nothing of it is sent beyond the end; where the ownership is over already,
-//! nothing at all.
+//! nothing at all. Whoever is not on this machine is not the worker that is looked after here: on his behalf nothing is
+//! owned.
 //!
 //! What it does not do: own (`lease::held`), or close connections (`listener`).
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
+use crate::dispatch::arrivals::Peer;
 use crate::lease::claim::{Claim, Claims, InForce, Ownership};
 use crate::lease::pins::Pinned;
 use crate::protocol::command::Admit;
@@ -31,7 +33,17 @@ pub(super) struct Bound {
 /// What a request may say that came over a connection.
 pub(super) fn stamps_of(extensions: &http::Extensions, headers: &HeaderMap) -> Stamps {
     let bound = extensions.get::<Arc<Bound>>();
-    bound.map(|bound| bound.stamps(headers)).unwrap_or_default()
+    let stamps = bound.map(|bound| match extensions.get::<Peer>() {
+        Some(peer) if is_beside_us(peer) => bound.stamps(headers),
+        Some(_) | None => bound.stamps_of_others(),
+    });
+    stamps.unwrap_or_default()
+}
+
+/// Is it on this machine?
+fn is_beside_us(peer: &Peer) -> bool {
+    let address = peer.address.map(|address| address.to_canonical());
+    address.is_some_and(|address| address.is_loopback())
 }
 
 /// The ownership that a request was stamped with, if it was.
@@ -104,6 +116,16 @@ impl Bound {
             (resource.clone(), stamp)
         });
         stamps.collect()
+    }
+
+    /// What a request may say of somebody who is not the worker: never taken for one that needs no token.
+    fn stamps_of_others(&self) -> Stamps {
+        let all = self.claims.all();
+        all.map(|(resource, _, _)| {
+            let why = "it is held on behalf of the worker beside this sidecar, and its caller is elsewhere";
+            (resource.clone(), Stamp::Lost(why.to_owned()))
+        })
+        .collect()
     }
 
     /// The ownership that a request was stamped with.
@@ -188,5 +210,77 @@ impl Stamped {
             admit.policy = Arc::new(policy);
         }
         Ok(admit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use tokio::sync::{mpsc, watch};
+
+    use super::*;
+    use crate::clock::Manual;
+    use crate::lease::claim::{Changes, Entry};
+    use crate::protocol::ids::FencingToken;
+    use crate::protocol::time::{BootId, BootInstant, Moment};
+
+    /// What a request from there may say while one resource is owned.
+    fn stamped_from(address: Option<&str>) -> Stamps {
+        let clock = Manual::at(Moment {
+            boot: BootId(1),
+            boottime: BootInstant(1_000),
+            wall_ms: 1_700_000_000_000,
+        });
+        let owned = Claim::Owned(Ownership {
+            token: FencingToken::parse("7").unwrap(),
+            acquisition: AcquisitionId::new("a-1"),
+            until: BootInstant(31_000),
+        });
+        let (_claims, claim) = watch::channel(owned);
+        let (acknowledge, _none) = mpsc::channel(1);
+        let entry = Entry {
+            resource: ResourceName::new("r:1"),
+            source: TokenSource::new("fencepost"),
+            claim,
+            acknowledge,
+        };
+        let claims = Claims::new(clock.clock(), vec![entry], Changes::default());
+        let mut extensions = http::Extensions::new();
+        extensions.insert(Arc::new(Bound::now(&claims)));
+        if let Some(address) = address {
+            let address: IpAddr = address.parse().unwrap();
+            extensions.insert(Peer {
+                address: Some(address),
+                connection: 1,
+            });
+        }
+        stamps_of(&extensions, &HeaderMap::new())
+    }
+
+    #[test]
+    fn whoever_is_elsewhere_gets_no_token_and_is_not_taken_for_one_without() {
+        let of_worker = Stamp::Owned(Token {
+            token: FencingToken::parse("7").unwrap(),
+            acquisition: AcquisitionId::new("a-1"),
+            source: TokenSource::new("fencepost"),
+        });
+        let of_worker: Stamps = [(ResourceName::new("r:1"), of_worker)]
+            .into_iter()
+            .collect();
+        for beside in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(stamped_from(Some(beside)), of_worker, "{beside}");
+        }
+        let elsewhere = [
+            Some("10.0.0.7"),
+            Some("::ffff:10.0.0.7"),
+            Some("fe80::1"),
+            None,
+        ];
+        for address in elsewhere {
+            let stamps = stamped_from(address);
+            assert!(format!("{stamps:?}").contains("Lost"), "{stamps:?}");
+            assert!(!format!("{stamps:?}").contains("a-1"), "{stamps:?}");
+        }
     }
 }

@@ -132,10 +132,10 @@ impl Effect {
                     uncertain,
                     licenses,
                 } => {
-                    if licenses {
-                        self.reconciler.license(&joined);
-                    } else if uncertain {
-                        self.reconciler.wake(&joined);
+                    match self.identified.resource().filter(|_| licenses) {
+                        Some(resource) => self.reconciler.license(&joined, resource),
+                        None if uncertain => self.reconciler.wake(&joined),
+                        None => {}
                     }
                     self.granted.tell(&joined);
                     self.note_repeat(&joined);

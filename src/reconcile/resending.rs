@@ -50,13 +50,15 @@ impl Reconciler {
             return Ok(After::Done);
         }
         let timeouts = gateway.config.timeouts;
+        let lease = self.lease_of(operation);
+        self.licences.end(key, &lease);
         let resend = Resend {
             key: key.clone(),
             attempt: self.dispatcher.next_attempt(),
             dispatch: timeouts.dispatch,
             overdue_after: timeouts.overdue_after(),
             attended: None,
-            lease: self.lease_of(operation),
+            lease,
             at: self.dispatcher.clock.now(),
         };
         match self.dispatcher.register.resend(resend).await? {
@@ -66,7 +68,6 @@ impl Reconciler {
                 Ok(After::Later(SOON))
             }
             Resent::Granted(permit) => {
-                self.licences.end(key);
                 let told = self.dispatcher.send_again(permit, connection, load);
                 let ended = told.await;
                 self.note_exchange(key, ended.as_ref().ok());
@@ -76,7 +77,6 @@ impl Reconciler {
             Resent::NotNow | Resent::Settled(_) => Ok(After::Done),
             // The lease is over, or the register knows of a later one.
             Resent::Forbidden(Parked::NotCurrent) => {
-                self.licences.end(key);
                 self.park(operation).await?;
                 Ok(After::Done)
             }

@@ -14,6 +14,7 @@ use crate::dispatch::waiters::Ended;
 use crate::protocol::command::{Note, Park, Turn};
 use crate::protocol::fence::Fence;
 use crate::protocol::ids::{OperationKey, ResourceKey};
+use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{AttemptEnd, Operation, State};
 use crate::protocol::plan::{self, Step};
 use crate::protocol::policy::LISTEN;
@@ -92,7 +93,8 @@ impl Reconciler {
             let mut operation = stored.operation;
             // Bytes that cannot be sent are as good as none.
             operation.request_kept &= fit;
-            let step = self.next_step(&operation).await?;
+            let lease = self.lease_of(&operation);
+            let step = self.next_step(&operation, &lease).await?;
             match self.take(&operation, step).await? {
                 After::Again => {}
                 After::Unfit => fit = false,
@@ -105,7 +107,7 @@ impl Reconciler {
                     return Ok(());
                 }
                 After::Done => {
-                    self.licences.end(key);
+                    self.licences.end(key, &lease);
                     return Ok(());
                 }
             }
@@ -247,12 +249,15 @@ impl Reconciler {
         })
     }
 
-    async fn next_step(&self, operation: &Operation) -> Result<Step, StoreError> {
+    async fn next_step(
+        &self,
+        operation: &Operation,
+        lease: &LeaseFacts,
+    ) -> Result<Step, StoreError> {
         let fence = self.fence_of(operation).await?;
-        let lease = self.lease_of(operation);
         let living = self.dispatcher.register.living();
         let now = self.dispatcher.clock.now();
-        Ok(plan::plan(operation, fence.as_ref(), &lease, &living, &now))
+        Ok(plan::plan(operation, fence.as_ref(), lease, &living, &now))
     }
 
     async fn fence_of(&self, operation: &Operation) -> Result<Option<Fence>, StoreError> {

@@ -353,7 +353,12 @@ fn presented(
     facts: &RequestFacts<'_>,
 ) -> Result<Presented, Unidentified> {
     needs_token(&fence.resource, token)?;
-    let name = fence.resource.render(facts)?;
+    let name = ResourceName::taken(fence.resource.render(facts)?).ok_or_else(|| {
+        let longest = ResourceName::LONGEST;
+        Fault::IdentityMissing {
+            field: format!("the name of the resource (`fence.resource`), 1 to {longest} bytes"),
+        }
+    })?;
     let acquisition = one_field(&fence.acquisition, facts, |text| {
         Some(AcquisitionId::new(text))
     });
@@ -366,7 +371,7 @@ fn presented(
     Ok(Presented {
         resource: ResourceKey {
             tenant: tenant.clone(),
-            name: ResourceName::new(name),
+            name,
         },
         token,
         source: stamp.map_or(&fence.source, |stamp| &stamp.source).clone(),

@@ -42,6 +42,11 @@ fn not_accepted(why: &NotAccepted, word: &str) -> Problem {
             "the tokens of this resource are issued by `{known}` in this epoch, and those of two sources cannot \
              be compared: another source takes a new epoch: fencepost epoch advance --reason '…'"
         ),
+        NotAccepted::TheLast => {
+            "the tokens of this resource are issued here, and none could follow this one: nobody \
+                                 could ever own the resource again in this epoch"
+                .to_owned()
+        }
     };
     Problem::conflict("token-not-accepted", detail)
 }

@@ -27,7 +27,8 @@ use crate::expression::{Member, PathTemplate, Reference, Root, Template};
 use crate::protocol::ids::EffectName;
 use crate::protocol::operation::IdentityOrigin;
 use crate::protocol::policy::{
-    Capability, Destination, KeyPolicy, Order, Policy, SettlePolicy, Timeouts, TokenMode, Way,
+    Capability, Destination, FencePolicy, KeyPolicy, Order, Ownership, Policy, SettlePolicy,
+    Timeouts, TokenMode, Way,
 };
 use crate::protocol::steps::Steps;
 use crate::protocol::time::Millis;
@@ -178,6 +179,7 @@ pub(super) fn protect(fields: &mut Fields<'_>, on: Option<&On>, context: &Contex
         timeouts: context.timeouts,
         keep_request,
     };
+    warn_of_lost_owners(fields.own(), &policy, &once);
     Protect {
         mode,
         caller_key_header: key_header(&once, &insert),
@@ -194,6 +196,19 @@ pub(super) fn protect(fields: &mut Fields<'_>, on: Option<&On>, context: &Contex
         body_limit,
         answer_limit,
         uncertain_status,
+    }
+}
+
+/// Under a lease that is lost nothing is sent again, and a later owner's repeat is another operation here.
+fn warn_of_lost_owners(field: &Field<'_>, policy: &Policy, once: &Identity) {
+    let current = |fence: &FencePolicy| fence.require == Ownership::Current;
+    let needs_owner = policy.fence.as_ref().is_some_and(current);
+    let is_asked = policy.settle.steps.first_question().is_some();
+    if needs_owner && once.template.uses_generation() && !is_asked {
+        field.warn(
+            "`require: current`, an id with the generation and no look-up: each lost answer goes to a person once its \
+             lease is over",
+        );
     }
 }
 

@@ -1,7 +1,8 @@
 //! `leases`: what is held on behalf of a worker that knows nothing of tokens.
 //!
-//! What always holds: a resource is held once; its tokens come from one source, in the effects too; a probe comes
-//! often enough for every renewal to rest on one; there is a place where the last ownership is remembered.
+//! What always holds: a resource is held once; its tokens come from one source, in the effects too, and only whoever is
+//! on this machine reaches those; a probe comes often enough for every renewal to rest on one; there is a place where
+//! the last ownership is remembered.
 //!
 //! What it does not do: look whether the worker is there.
 
@@ -108,7 +109,7 @@ fn resource(field: &Field<'_>) -> Option<ResourceName> {
     let plain = |text: &str| !text.is_empty() && !text.contains(['{', '}']);
     field.read(
         "the name of one resource, in plain text (`statement:account-42`)",
-        |text| plain(text).then(|| ResourceName::new(text)),
+        |text| ResourceName::taken(text).filter(|_| plain(text)),
     )
 }
 
@@ -246,6 +247,15 @@ fn judge_effects(field: &Field<'_>, resource: &ResourceName, upstreams: &[Arc<Up
         let fences = upstream.protects().filter_map(|it| it.fence.as_ref());
         for fence in fences.filter(|fence| fence.resource.could_make(resource.as_str())) {
             acts = true;
+            if !upstream.listen.ip().to_canonical().is_loopback() {
+                field.error(format!(
+                    "an effect of `{}` may act on it (`{}`), and others than the worker beside this sidecar reach it at \
+                     {}: its `listen` is to be on 127.0.0.1 or [::1]",
+                    upstream.name,
+                    fence.resource.written(),
+                    upstream.listen
+                ));
+            }
             if fence.source.as_str() != OWN_SOURCE {
                 field.error(format!(
                     "an effect of `{}` may act on it (`{}`), and takes its tokens from `{}`: write \

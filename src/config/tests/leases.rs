@@ -143,6 +143,17 @@ fn what_cannot_work_is_refused() {
     ]);
 }
 
+/// Whoever reaches an effect on a held resource gets the worker's token.
+#[test]
+fn others_than_the_worker_do_not_reach_what_is_held_for_it() {
+    let beside = one(&format!("alive: {HTTP}"));
+    good(&beside.replace("listen: 127.0.0.1:15001", "listen: '[::1]:15001'"));
+    for elsewhere in ["0.0.0.0:15001", "'[::]:15001'", "10.1.2.3:15001"] {
+        let text = beside.replace("127.0.0.1:15001", elsewhere);
+        assert_refused(&[(text, "others than the worker beside this sidecar")]);
+    }
+}
+
 #[test]
 fn what_does_not_fit_what_is_around_it_is_refused() {
     let postgres =
@@ -195,4 +206,18 @@ fn who_proves_nothing_is_told_so() {
         &format!("  payer: {{ resource: 's:1', alive: {HTTP} }}"),
     );
     assert!(warnings(&idle).contains("no effect acts on it"));
+}
+
+/// Contract section 5: under a lease that is lost nothing is sent again, and the next owner's repeat is another operation.
+#[test]
+fn who_needs_an_owner_and_asks_nobody_is_told_who_settles_it() {
+    let of = |once: &str| {
+        effect(&format!(
+            "        once: \"{once}\"\n        fence: {{ resource: \"x:{{path.id}}\", require: current, token: {{ header: \
+             Fencing-Token, source: fencepost }} }}\n"
+        ))
+    };
+    let told = "each lost answer goes to a person";
+    assert!(warnings(&of("{path.id}:{token.generation}")).contains(told));
+    assert!(!warnings(&of("{path.id}")).contains(told));
 }

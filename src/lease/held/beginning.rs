@@ -2,14 +2,18 @@
 //!
 //! What always holds: without proof nothing is even asked for: another replica can have it. What is granted is
 //! remembered on the disk before it is claimed, and given back where it cannot be. A copy of a state resumes nothing.
+//! Nothing begins once this sidecar is stopping.
 //!
 //! What it does not do: renew (`owning`).
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::super::probe;
+use super::super::secret::digest;
 use super::{Granted, Held, Last, NotGranted, Ownership, Owning, Phase, Start, remembered};
 use crate::protocol::time::BootInstant;
 
@@ -53,13 +57,62 @@ impl Held {
         let seen = self.worker_seen.success.as_ref();
         let start = seen.and_then(|seen| seen.start.as_ref());
         match (&last.start, start) {
-            (Some(_), Some(start)) => !last.starts.contains(start),
+            // What tells them apart otherwise now differs without another start.
+            (Some(_), Some(_)) if last.sign != self.sign => false,
+            (Some(before), Some(start)) => {
+                !last.starts.contains(start) && self.is_newer(start, before, last.seen)
+            }
             // One of both does not say which it is.
             (None, _) | (_, None) => false,
         }
     }
 
+    /// Of processes: the one before is gone, and this one started after it was last seen. Its child is older.
+    fn is_newer(&self, start: &Start, before: &Start, seen: BootInstant) -> bool {
+        let Some(before) = before.process() else {
+            return true;
+        };
+        if before.boot != self.clock.now().boot {
+            return true;
+        }
+        let started = start.process().and_then(|start| probe::started(&start));
+        !probe::is_there(&before) && started.is_some_and(|started| started > seen)
+    }
+
+    /// The start that owned last was there a moment ago, whether it owns now or not. When that was is remembered once
+    /// another one is there.
+    pub(super) async fn seen_again(&mut self, start: Option<&Start>, began: BootInstant) {
+        let boot = self.clock.now().boot;
+        if let Last::Known(last) | Last::Copied(last) = &mut self.last
+            && last.boot == boot
+            && start.is_some()
+            && last.start.as_ref() == start
+        {
+            last.seen = last.seen.max(began);
+            return;
+        }
+        let before = self.worker_seen.success.as_ref();
+        let before = before.and_then(|seen| seen.start.as_ref());
+        if let Last::Known(last) = &self.last
+            && before.is_some()
+            && before == last.start.as_ref()
+            && before != start
+        {
+            let last = last.clone();
+            if let Err(why) = self.remember(last).await {
+                tracing::warn!(
+                    lease = self.name,
+                    why,
+                    "when its worker was last seen is not remembered"
+                );
+            }
+        }
+    }
+
     pub(super) async fn acquire(&mut self) {
+        if self.stopping.is_cancelled() {
+            return;
+        }
         let is_alive = self.worker_seen.trouble.is_none();
         let Some(seen) = self.worker_seen.success.as_ref().filter(|_| is_alive) else {
             return;
@@ -67,13 +120,13 @@ impl Held {
         if !self.is_proven() {
             return;
         }
-        let start = seen.start.clone();
+        let (start, began) = (seen.start.clone(), seen.began);
         let begun = self.clock.boottime();
         let limit = Duration::from_millis(self.wanted.wait.0).saturating_add(ANSWER);
         let asked = timeout(limit, self.source.acquire(&self.resource, &self.wanted)).await;
         let late = || NotGranted::Unreachable("not in time".to_owned());
         match asked.unwrap_or_else(|_| Err(late())) {
-            Ok(granted) => self.granted(granted, start, begun).await,
+            Ok(granted) => self.granted(granted, (start, began), begun).await,
             Err(why) => {
                 let waits = matches!(why, NotGranted::Held(_));
                 self.not_granted(&why);
@@ -85,7 +138,16 @@ impl Held {
         }
     }
 
-    async fn granted(&mut self, granted: Granted, start: Option<Start>, begun: BootInstant) {
+    async fn granted(
+        &mut self,
+        granted: Granted,
+        (start, seen): (Option<Start>, BootInstant),
+        begun: BootInstant,
+    ) {
+        if self.stopping.is_cancelled() {
+            self.give_back(&granted.acquisition).await;
+            return;
+        }
         let (starts, known) = match &self.last {
             Last::Known(last) | Last::Copied(last) => (last.starts.clone(), Some(last.token)),
             Last::Never | Last::Unreadable(_) => (Vec::new(), None),
@@ -101,6 +163,8 @@ impl Held {
             token: granted.token,
             start: start.clone(),
             starts: Vec::new(),
+            seen,
+            sign: self.sign.clone(),
             boot: self.clock.now().boot,
             until: granted.until,
             released: false,
@@ -124,6 +188,9 @@ impl Held {
         let Phase::Resuming(last) = &self.phase else {
             return;
         };
+        if self.stopping.is_cancelled() {
+            return;
+        }
         let is_seen = self.worker_seen.success.is_some() && self.worker_seen.trouble.is_none();
         if !is_seen {
             return;
@@ -156,7 +223,7 @@ impl Held {
         tracing::info!(
             lease = self.name,
             resource = %self.resource.name,
-            %acquisition,
+            acquisition = digest(&acquisition),
             %token,
             "a lease is held on behalf of the worker"
         );
@@ -190,16 +257,24 @@ impl Held {
 
     /// On the disk, before anything is claimed.
     pub(super) async fn remember(&mut self, last: remembered::Ownership) -> Result<(), String> {
-        let (state, written) = (Arc::clone(&self.state), last.clone());
-        let write = tokio::task::spawn_blocking(move || state.write(&written));
-        match write.await {
-            Ok(Ok(())) => {
-                self.last = Last::Known(last);
-                Ok(())
-            }
-            Ok(Err(error)) => Err(format!("it cannot be remembered: {error}")),
-            Err(gone) => Err(format!("it cannot be remembered: {gone}")),
-        }
+        let written = self.write(last.clone()).await;
+        written.map_err(|error| format!("it cannot be remembered: {error}"))?;
+        self.last = Last::Known(last);
+        Ok(())
+    }
+
+    /// After whatever is being written, also if nobody waits for that any more.
+    pub(super) async fn write(&self, last: remembered::Ownership) -> io::Result<()> {
+        let state = Arc::clone(&self.state);
+        let turn = state.turn().await;
+        let write = tokio::task::spawn_blocking(move || {
+            let written = state.write(&last);
+            drop(turn);
+            written
+        });
+        write
+            .await
+            .unwrap_or_else(|gone| Err(io::Error::other(gone)))
     }
 }
 

@@ -1,302 +1,12 @@
-//! The life of a claim, turn by turn, on a clock that the test sets, with a source and a worker that stand in.
+//! The life of a claim, turn by turn.
 //!
-//! What always holds: whatever the test does not say has not happened; after every step the claim is looked up as the
-//! proxy looks it up.
+//! What always holds: after every step the claim is looked up as the proxy looks it up.
 
-use std::collections::VecDeque;
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+mod proof;
+mod stage;
 
-use super::super::claim::Claims;
-use super::super::probe::Looked;
-use super::super::source::Asked;
 use super::*;
-use crate::clock::Manual;
-use crate::config::{Alive, OnLoss, Sign};
-use crate::protocol::ids::{FencingToken, ResourceName, TokenSource};
-use crate::protocol::time::{BootId, Moment};
-
-const TTL: Millis = Millis(30_000);
-const THIRD: Millis = Millis(10_000);
-const EVERY: Millis = Millis(2_000);
-
-/// A source, as far as the test brings it.
-struct StandIn {
-    clock: Manual,
-    is: Mutex<Is>,
-}
-
-#[derive(Default)]
-struct Is {
-    /// Whose it is: acquisition, generation, and when it ends.
-    held: Option<(String, u64, BootInstant)>,
-    issued: u64,
-    acquisitions: u64,
-    renewals: u64,
-    /// What becomes of the next renewals.
-    fates: VecDeque<Fate>,
-    /// It acknowledges renewals although nothing is recorded.
-    acknowledges_blindly: bool,
-}
-
-enum Fate {
-    /// It is done, and the answer takes that long.
-    Late(Millis),
-    /// Nobody answers.
-    Silence,
-}
-
-impl StandIn {
-    fn is(&self) -> MutexGuard<'_, Is> {
-        self.is.lock().unwrap()
-    }
-
-    fn now(&self) -> BootInstant {
-        self.clock.now().boottime
-    }
-
-    /// Somebody else takes it, once nobody has it.
-    fn taken_by_another(&self) -> bool {
-        let now = self.now();
-        let mut is = self.is();
-        if is.held.as_ref().is_some_and(|(_, _, until)| *until > now) {
-            return false;
-        }
-        is.issued += 1;
-        let (acquisition, until) = ("another's".to_owned(), now.after(TTL));
-        is.held = Some((acquisition, is.issued, until));
-        true
-    }
-
-    fn holds(&self, acquisition: &AcquisitionId) -> bool {
-        let is = self.is();
-        is.held
-            .as_ref()
-            .is_some_and(|(held, _, _)| held == acquisition.as_str())
-    }
-}
-
-fn token(generation: u64) -> FencingToken {
-    FencingToken::parse(&generation.to_string()).unwrap()
-}
-
-impl LeaseSource for StandIn {
-    fn name(&self) -> TokenSource {
-        TokenSource::new("stand-in")
-    }
-
-    fn acquire<'a>(&'a self, _: &'a ResourceKey, wanted: &'a Wanted) -> Asked<'a, Granted> {
-        Box::pin(async move {
-            let now = self.now();
-            let mut is = self.is();
-            if let Some((_, _, until)) = is.held.as_ref().filter(|(_, _, until)| *until > now) {
-                return Err(NotGranted::Held(until.since(now)));
-            }
-            is.issued += 1;
-            is.acquisitions += 1;
-            let (acquisition, until) = (format!("own-{}", is.acquisitions), now.after(wanted.ttl));
-            is.held = Some((acquisition.clone(), is.issued, until));
-            Ok(Granted {
-                token: token(is.issued),
-                acquisition: AcquisitionId::new(acquisition),
-                until,
-            })
-        })
-    }
-
-    fn renew<'a>(
-        &'a self,
-        _: &'a ResourceKey,
-        acquisition: &'a AcquisitionId,
-    ) -> Asked<'a, Granted> {
-        Box::pin(async move {
-            let until = self.now().after(TTL);
-            let fate = self.is().fates.pop_front();
-            if let Some(Fate::Silence) = fate {
-                return Err(NotGranted::Unreachable("nobody is there".to_owned()));
-            }
-            if !self.holds(acquisition) && !self.is().acknowledges_blindly {
-                return Err(NotGranted::Lost);
-            }
-            if let Some(Fate::Late(late)) = fate {
-                self.clock.pass(late);
-            }
-            let mut is = self.is();
-            is.renewals += 1;
-            let generation = is.issued;
-            is.held = is
-                .held
-                .take()
-                .map(|(held, generation, _)| (held, generation, until));
-            Ok(Granted {
-                token: token(generation),
-                acquisition: acquisition.clone(),
-                until,
-            })
-        })
-    }
-
-    fn confirm<'a>(&'a self, _: &'a ResourceKey, acquisition: &'a AcquisitionId) -> Asked<'a, ()> {
-        let holds = self.holds(acquisition);
-        Box::pin(async move { holds.then_some(()).ok_or(NotGranted::Lost) })
-    }
-
-    fn release<'a>(&'a self, _: &'a ResourceKey, acquisition: &'a AcquisitionId) -> Asked<'a, ()> {
-        Box::pin(async move {
-            if !self.holds(acquisition) {
-                return Err(NotGranted::Lost);
-            }
-            self.is().held = None;
-            Ok(())
-        })
-    }
-}
-
-/// A worker: its start, or why it is not alive.
-struct Worker(Mutex<Result<Option<Start>, NotAlive>>);
-
-impl Look for Worker {
-    fn look(&self, _: BootId) -> Looked<'_> {
-        let seen = self.0.lock().unwrap().clone();
-        Box::pin(async move { seen })
-    }
-}
-
-/// A sidecar with one lease, its worker and its source.
-struct Bench {
-    clock: Manual,
-    source: Arc<StandIn>,
-    worker: Arc<Worker>,
-    folder: tempfile::TempDir,
-    held: Option<Held>,
-    claims: Claims,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let clock = Manual::at(Moment {
-            boot: BootId(1),
-            boottime: BootInstant(1_000_000),
-            wall_ms: 1_700_000_000_000,
-        });
-        let source = Arc::new(StandIn {
-            clock: clock.clone(),
-            is: Mutex::default(),
-        });
-        let mut bench = Self {
-            clock,
-            source,
-            worker: Arc::new(Worker(Mutex::new(Err(NotAlive("not yet".to_owned()))))),
-            folder: tempfile::tempdir().unwrap(),
-            held: None,
-            claims: Claims::default(),
-        };
-        bench.start();
-        bench
-    }
-
-    /// The sidecar starts; one that ran before was killed.
-    fn start(&mut self) {
-        self.held = None;
-        let rule = HeldLease {
-            name: "payer".to_owned(),
-            resource: resource(),
-            source: self.source.name(),
-            ttl: TTL,
-            holder: None,
-            alive: Alive {
-                sign: Sign::Command("nobody".to_owned()),
-                every: EVERY,
-                timeout: Millis(1_000),
-            },
-            on_loss: OnLoss::Refuse,
-            state: self.folder.path().to_owned(),
-        };
-        let state = StateFile::open(&rule.state, &rule.name, resource()).unwrap();
-        let changes = Changes::default();
-        let (held, entry) = Held::looking(
-            &rule,
-            Tenant::new("default"),
-            (self.source.clone(), self.worker.clone()),
-            state,
-            self.clock.clock(),
-            changes.clone(),
-        );
-        self.claims = Claims::new(self.clock.clock(), vec![entry], changes);
-        self.held = Some(held);
-    }
-
-    fn alive(&self, start: &str) {
-        *self.worker.0.lock().unwrap() = Ok(Some(Start::of(start)));
-    }
-
-    fn stuck(&self) {
-        *self.worker.0.lock().unwrap() = Err(NotAlive("it does not answer".to_owned()));
-    }
-
-    fn held(&mut self) -> &mut Held {
-        self.held.as_mut().unwrap()
-    }
-
-    /// Whatever is due is done, for that long.
-    async fn pass(&mut self, length: Millis) {
-        let end = self.clock.now().boottime.after(length);
-        loop {
-            let next = self.held().turn().await;
-            let now = self.clock.now().boottime;
-            if now >= end {
-                return;
-            }
-            let pause = next.min(end).since(now);
-            self.clock.pass(pause.max(Millis(1)));
-        }
-    }
-
-    async fn now(&mut self) -> Claim {
-        self.held().turn().await;
-        self.claim()
-    }
-
-    fn claim(&self) -> Claim {
-        self.claims.of(&resource()).unwrap()
-    }
-
-    fn generation(&self) -> Option<String> {
-        match self.claim() {
-            Claim::Owned(owned) => Some(owned.token.to_string()),
-            Claim::NotYet(_) | Claim::Lost(_) => None,
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        matches!(self.claim(), Claim::Lost(_))
-    }
-
-    fn is_not_yet(&self) -> bool {
-        matches!(self.claim(), Claim::NotYet(_))
-    }
-
-    async fn acknowledge(&mut self) {
-        self.held().begins_anew().await;
-    }
-
-    /// With a lease, under `first`.
-    async fn owning() -> Self {
-        let mut bench = Self::new();
-        bench.alive("first");
-        bench.pass(Millis::default()).await;
-        assert_eq!(bench.generation().as_deref(), Some("1"));
-        bench
-    }
-}
-
-fn resource() -> ResourceName {
-    ResourceName::new("account:1")
-}
-
-fn state(folder: &Path) -> String {
-    std::fs::read_to_string(folder.join("lease-payer.json")).unwrap()
-}
+use stage::*;
 
 #[tokio::test]
 async fn nothing_is_asked_for_before_the_worker_is_alive() {
@@ -560,7 +270,7 @@ async fn another_boot_resumes_nothing() {
 #[tokio::test]
 async fn a_state_that_is_broken_claims_nothing_until_it_is_acknowledged() {
     let mut bench = Bench::owning().await;
-    let path = bench.folder.path().join("lease-payer.json");
+    let path = state_path(bench.folder.path());
     bench.held = None;
     std::fs::write(&path, "{").unwrap();
     bench.source.is().held = None;
@@ -580,7 +290,9 @@ async fn a_state_that_is_broken_claims_nothing_until_it_is_acknowledged() {
 async fn nothing_is_claimed_that_cannot_be_remembered() {
     let mut bench = Bench::new();
     // A directory stands where the file would be written aside.
-    let aside = bench.folder.path().join("lease-payer.json.new");
+    let mut aside = bench.held().state.path().as_os_str().to_owned();
+    aside.push(".new");
+    let aside = PathBuf::from(aside);
     std::fs::create_dir(&aside).unwrap();
     bench.alive("first");
     bench.pass(EVERY).await;
@@ -621,7 +333,11 @@ async fn what_is_given_back_at_the_end_is_anybodys() {
 async fn who_is_told_to_let_go_renews_nothing_more() {
     let mut bench = Bench::owning().await;
     let let_go = CancellationToken::new();
-    let running = bench.held.take().unwrap().run(let_go.clone());
+    let running = bench
+        .held
+        .take()
+        .unwrap()
+        .run(CancellationToken::new(), let_go.clone());
     let_go.cancel();
     let held = running.await;
     drop(held);
@@ -629,4 +345,44 @@ async fn who_is_told_to_let_go_renews_nothing_more() {
     bench.clock.pass(TTL);
     assert_eq!(bench.source.is().renewals, before);
     assert!(bench.source.taken_by_another());
+}
+
+/// Another replica is to have what this one only would hold up.
+#[tokio::test]
+async fn a_sidecar_that_is_stopping_begins_nothing_and_goes_on_with_what_it_owns() {
+    let mut bench = Bench::new();
+    bench.held().stopping.cancel();
+    bench.alive("first");
+    bench.pass(TTL).await;
+    assert!(bench.is_not_yet(), "{:?}", bench.claim());
+    assert_eq!(bench.source.is().acquisitions, 0);
+    let mut bench = Bench::owning().await;
+    bench.start();
+    bench.held().stopping.cancel();
+    bench.pass(EVERY).await;
+    assert_eq!(bench.source.is().renewals, 0, "it is not resumed");
+    let mut bench = Bench::owning().await;
+    bench.held().stopping.cancel();
+    bench.pass(TTL).await;
+    assert_eq!(bench.generation().as_deref(), Some("1"), "it is renewed");
+    // The worker is replaced: nothing comes after it.
+    bench.alive("second");
+    bench.pass(TTL).await;
+    assert_eq!(bench.source.is().acquisitions, 1);
+}
+
+/// A write that nobody waits for any more is over before what is given back is noted down.
+#[tokio::test]
+async fn what_is_given_back_is_noted_down_after_what_is_being_written() {
+    let mut bench = Bench::owning().await;
+    let held = bench.held.take().unwrap();
+    let turn = held.state.turn().await;
+    let releasing = held.release();
+    tokio::pin!(releasing);
+    let waits = timeout(Duration::from_millis(20), &mut releasing).await;
+    assert!(waits.is_err(), "it did not wait");
+    assert!(state(bench.folder.path()).contains("\"released\":false"));
+    drop(turn);
+    releasing.await;
+    assert!(state(bench.folder.path()).contains("\"released\":true"));
 }

@@ -42,6 +42,34 @@ pub(super) fn released(
     );
 }
 
+/// He wanted to keep it. Where the register did not say, it is his until his time is over.
+pub(super) fn not_renewed(resource: &ResourceKey, acquisition: &AcquisitionId, why: &NoLease) {
+    if !matches!(why, NoLease::Store(_)) {
+        lost(resource, acquisition, why);
+        return;
+    }
+    tracing::warn!(
+        resource = %resource.name,
+        acquisition = digest(acquisition),
+        error = %why,
+        "a lease is not renewed"
+    );
+}
+
+/// He wanted to be rid of it. Where the register did not say, it ends by itself.
+pub(super) fn not_released(resource: &ResourceKey, acquisition: &AcquisitionId, why: &NoLease) {
+    if !matches!(why, NoLease::Store(_)) {
+        lost(resource, acquisition, why);
+        return;
+    }
+    tracing::warn!(
+        resource = %resource.name,
+        acquisition = digest(acquisition),
+        error = %why,
+        "it is not known whether a lease was given back"
+    );
+}
+
 /// He wanted to keep it, or thought that it was still his.
 pub(super) fn lost(resource: &ResourceKey, acquisition: &AcquisitionId, why: &NoLease) {
     tracing::warn!(

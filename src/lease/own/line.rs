@@ -3,7 +3,7 @@
 //! What always holds: first come, first served; whoever stops waiting leaves the line and costs nobody his place; the
 //! first sight of a lease counts, and is kept as long as the lease is not known to be given back. Memory is bounded:
 //! where too many leases are remembered, those go that were seen last, because they lose the least: whoever is seen
-//! anew has its full time again, which is only longer.
+//! anew has its full time again, which is only longer. What is known is never undone by an answer that is older.
 //!
 //! What it does not do: ask the register, or decide.
 
@@ -39,8 +39,24 @@ pub(super) struct Line {
     turn: Arc<Semaphore>,
     /// It may be had now.
     freed: Arc<Notify>,
-    known: Mutex<Option<Known>>,
+    seen: Mutex<Seen>,
+    /// Nobody else finds it.
+    is_apart: bool,
 }
+
+/// What is known of a resource's lease.
+#[derive(Debug, Default)]
+struct Seen {
+    known: Option<Known>,
+    /// Counted up by whatever makes older answers worthless.
+    changes: u64,
+    /// It is on record no more, whatever an older answer says.
+    gone: Option<FencingToken>,
+}
+
+/// When something was asked for: an answer to it is as new as what was known then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked(u64);
 
 /// A lease as it was seen first.
 #[derive(Clone, Debug)]
@@ -89,6 +105,18 @@ impl Lines {
         Some(Arc::clone(&*self.of.get(resource)?))
     }
 
+    /// The line for a resource; where there is none, one apart that nobody else finds: whoever asks for what was never
+    /// seen here leaves nothing behind.
+    pub(super) fn known_or_apart(&self, resource: &ResourceKey) -> Arc<Line> {
+        let known = self.known(resource);
+        known.unwrap_or_else(|| {
+            Arc::new(Line {
+                is_apart: true,
+                ..Line::new()
+            })
+        })
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.of.len()
@@ -122,7 +150,8 @@ impl Line {
         Self {
             turn: Arc::new(Semaphore::new(1)),
             freed: Arc::default(),
-            known: Mutex::default(),
+            seen: Mutex::default(),
+            is_apart: false,
         }
     }
 
@@ -138,6 +167,10 @@ impl Line {
         turn.ok()?.ok()
     }
 
+    pub(super) fn is_apart(&self) -> bool {
+        self.is_apart
+    }
+
     /// Resolves once it may be had, from now on.
     pub(super) fn freed(&self) -> OwnedNotified {
         Arc::clone(&self.freed).notified_owned()
@@ -150,54 +183,55 @@ impl Line {
 
     /// How it was seen first as it is, if it was.
     pub(super) fn seen(&self) -> Option<Sight> {
-        self.lock().as_ref().map(|known| known.sight.clone())
+        (self.lock().known.as_ref()).map(|known| known.sight.clone())
     }
 
-    /// It is on record, by an answer that came at `at`. The first sight counts.
-    pub(super) fn see(&self, lease: &Lease, at: Moment) {
-        let mut known = self.lock();
-        match known.as_mut().filter(|known| known.is_of(lease)) {
-            Some(known) => known.told = known.told.max(at.boottime),
-            None => {
-                *known = Some(Known {
-                    sight: lease.seen(at),
-                    acquisition: lease.acquisition.clone(),
-                    ttl: lease.ttl,
-                    told: at.boottime,
-                });
-            }
+    /// The same, for whoever asks now.
+    pub(super) fn asked(&self) -> (Option<Sight>, Asked) {
+        let seen = self.lock();
+        let sight = seen.known.as_ref().map(|known| known.sight.clone());
+        (sight, Asked(seen.changes))
+    }
+
+    /// Another's is on record, by an answer that came at `at`. Where something has changed since it was asked for, it
+    /// may be older than what is known, and counts for nothing.
+    pub(super) fn held_by(&self, lease: &Lease, asked: Asked, at: Moment) {
+        let mut seen = self.lock();
+        if seen.changes == asked.0 {
+            seen.see(lease, at, at.boottime);
+        }
+    }
+
+    /// It was granted, by an answer that came at `at`. Where something has changed since it was asked for, only what is
+    /// newer counts, and it is asked for before it is believed.
+    pub(super) fn granted(&self, lease: &Lease, asked: Asked, at: Moment) {
+        let mut seen = self.lock();
+        if seen.changes == asked.0 {
+            seen.see(lease, at, at.boottime);
+        } else if seen.is_newer(lease) {
+            seen.see(lease, at, BootInstant(0));
         }
     }
 
     /// Somebody looked, and it was on record then: it is timed from now on if nothing newer is known.
     pub(super) fn glance(&self, lease: &Lease, now: &Moment) {
-        let mut known = self.lock();
+        let mut seen = self.lock();
         let is_old = |known: &Known| known.told.after(LOOKED_FOR) < now.boottime;
-        if known
-            .as_ref()
-            .is_none_or(|it| !it.is_of(lease) && is_old(it))
-        {
-            *known = Some(Known {
-                sight: lease.seen(*now),
-                acquisition: lease.acquisition.clone(),
-                ttl: lease.ttl,
-                told: BootInstant(0),
-            });
+        if (seen.known.as_ref()).is_none_or(|it| !it.is_of(lease) && is_old(it)) {
+            seen.see(lease, *now, BootInstant(0));
         }
     }
 
     /// Nothing is known for sure: it is to be asked for.
     pub(super) fn doubt(&self) {
-        if let Some(known) = self.lock().as_mut() {
-            known.told = BootInstant(0);
-        }
+        self.lock().doubt();
         self.free();
     }
 
     /// What is left of it, and for how long that is believed, where it was on record less than `fresh` ago.
     pub(super) fn held(&self, now: &Moment, fresh: Millis) -> Option<(Millis, Millis)> {
-        let known = self.lock();
-        let known = known.as_ref()?;
+        let seen = self.lock();
+        let known = seen.known.as_ref()?;
         let left = known.left(now);
         let believed = known.told.after(fresh).since(now.boottime);
         (left > Millis(0) && believed > Millis(0)).then_some((left, believed))
@@ -205,7 +239,8 @@ impl Line {
 
     /// It is not known any more whether this one is on record.
     pub(super) fn doubt_of(&self, acquisition: &AcquisitionId) {
-        let is_known = (self.lock().as_ref()).is_some_and(|it| it.acquisition == *acquisition);
+        let is_known =
+            (self.lock().known.as_ref()).is_some_and(|it| it.acquisition == *acquisition);
         if is_known {
             self.doubt();
         }
@@ -213,20 +248,22 @@ impl Line {
 
     /// This one is on record no more. Answers with its token, if that is known.
     pub(super) fn is_without(&self, acquisition: &AcquisitionId) -> Option<FencingToken> {
-        let mut known = self.lock();
-        let gone = known.take_if(|known| known.acquisition == *acquisition);
-        gone.map(|known| known.sight.token)
+        let mut seen = self.lock();
+        seen.changes += 1;
+        let gone = (seen.known).take_if(|known| known.acquisition == *acquisition)?;
+        seen.gone = Some(gone.sight.token);
+        seen.gone
     }
 
     /// What is left of the lease that was seen last.
     pub(super) fn left(&self, now: &Moment) -> Millis {
-        self.lock().as_ref().map_or(Millis(0), |it| it.left(now))
+        (self.lock().known.as_ref()).map_or(Millis(0), |it| it.left(now))
     }
 
     /// Whose lease was seen last, and how it must have ended where another is granted now.
     pub(super) fn before(&self, now: &Moment) -> Option<(AcquisitionId, Before)> {
-        let known = self.lock();
-        let known = known.as_ref()?;
+        let seen = self.lock();
+        let known = seen.known.as_ref()?;
         let how = if known.left(now) == Millis(0) {
             Before::Expired
         } else {
@@ -236,11 +273,43 @@ impl Line {
     }
 
     fn seen_at(&self) -> Option<BootInstant> {
-        self.lock().as_ref().map(|known| known.sight.at.boottime)
+        (self.lock().known.as_ref()).map(|known| known.sight.at.boottime)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    /// It is on record, and was for sure at `told`. The first sight counts.
+    fn see(&mut self, lease: &Lease, at: Moment, told: BootInstant) {
+        if let Some(known) = self.known.as_mut().filter(|known| known.is_of(lease)) {
+            known.told = known.told.max(told);
+            return;
+        }
+        self.changes += 1;
+        self.known = Some(Known {
+            sight: lease.seen(at),
+            acquisition: lease.acquisition.clone(),
+            ttl: lease.ttl,
+            told,
+        });
+    }
+
+    fn is_newer(&self, lease: &Lease) -> bool {
+        let is_gone = self.gone.is_some_and(|gone| lease.token <= gone);
+        let is_above = |known: &Known| {
+            (lease.token, lease.renewals) > (known.sight.token, known.sight.renewals)
+        };
+        !is_gone && self.known.as_ref().is_none_or(is_above)
+    }
+
+    fn doubt(&mut self) {
+        self.changes += 1;
+        if let Some(known) = &mut self.known {
+            known.told = BootInstant(0);
+        }
     }
 }
 

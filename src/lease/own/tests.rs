@@ -7,6 +7,7 @@ use super::*;
 use crate::protocol::ids::{InstanceId, ResourceName, Tenant};
 use crate::store::memory::MemoryBackend;
 
+mod late;
 mod lost;
 mod stage;
 
@@ -137,7 +138,7 @@ fn memory_is_bounded_and_the_oldest_sight_stays() {
         since: at(0),
     };
     let (old, _) = lines.of(&resource("old"));
-    old.see(&lease("dead"), at(1));
+    old.granted(&lease("dead"), old.asked().1, at(1));
     drop(old);
     let (waiting, _) = lines.of(&resource("waited for"));
     for number in 0..10_000 {
@@ -145,7 +146,7 @@ fn memory_is_bounded_and_the_oldest_sight_stays() {
         let (line, _) = lines.of(&resource(&name));
         // Half of them are given back.
         if number % 2 == 0 {
-            line.see(&lease(&name), at(1_000 + number));
+            line.granted(&lease(&name), line.asked().1, at(1_000 + number));
         }
         assert!(lines.len() <= 64, "{}", lines.len());
     }

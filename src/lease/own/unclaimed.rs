@@ -1,27 +1,37 @@
 //! What was asked for and is told to nobody, because whoever asked hung up.
 //!
 //! What always holds: a lease that was granted to somebody who is gone is given back as soon as it is known to be
-//! granted, and nobody else of this process asks for the resource before that. What cannot be given back ends by
-//! itself.
+//! granted, and nobody else of this process asks for the resource before that. One that is in doubt when nobody asks
+//! for it any more is given back as well. What cannot be given back ends by itself.
 //!
 //! What it does not do: know of an answer that was lost on its way out of this process; that lease ends by itself.
 
 use std::future::Future;
 use std::pin::Pin;
 
-use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{NoLease, Own, Owned};
 use crate::protocol::ids::{AcquisitionId, ResourceKey};
+use crate::store::StoreError;
 
 type Asked = Pin<Box<dyn Future<Output = Result<Owned, NoLease>> + Send>>;
 
 /// Somebody asks; dropped, it is brought to its end all the same.
 pub(super) struct Unclaimed<'t> {
     own: Own,
+    resource: ResourceKey,
+    acquisition: AcquisitionId,
     asked: Option<Asked>,
     turn: &'t mut Option<OwnedSemaphorePermit>,
+}
+
+/// An acquisition that may be on record though nobody knows: dropped so, it is given back.
+pub(super) struct InDoubt {
+    own: Own,
+    resource: ResourceKey,
+    acquisition: AcquisitionId,
+    is_there: bool,
 }
 
 /// Leases that are given back when this is dropped.
@@ -32,16 +42,23 @@ pub(super) struct Taken {
 
 impl<'t> Unclaimed<'t> {
     /// `turn`: goes on being held where nobody is left who asks.
-    pub(super) fn new(own: &Own, turn: &'t mut Option<OwnedSemaphorePermit>) -> Self {
+    pub(super) fn new(
+        own: &Own,
+        resource: &ResourceKey,
+        acquisition: &AcquisitionId,
+        turn: &'t mut Option<OwnedSemaphorePermit>,
+    ) -> Self {
         Self {
             own: own.clone(),
+            resource: resource.clone(),
+            acquisition: acquisition.clone(),
             asked: None,
             turn,
         }
     }
 
     pub(super) async fn ask(
-        &mut self,
+        mut self,
         asked: impl Future<Output = Result<Owned, NoLease>> + Send + 'static,
     ) -> Result<Owned, NoLease> {
         let told = self.asked.insert(Box::pin(asked)).await;
@@ -56,13 +73,55 @@ impl Drop for Unclaimed<'_> {
             return;
         };
         let (own, turn) = (self.own.clone(), self.turn.take());
+        let (resource, acquisition) = (self.resource.clone(), self.acquisition.clone());
         self.own.goes_on(async move {
-            if let Ok(owned) = asked.await {
-                own.give_back(&owned.resource, &owned.lease.acquisition)
-                    .await;
+            match asked.await {
+                Ok(_) => own.give_back(&resource, &acquisition).await,
+                Err(NoLease::Store(StoreError::CommitUnknown(_))) => {
+                    own.give_back_surely(&resource, &acquisition).await;
+                }
+                Err(_) => {}
             }
             drop(turn);
         });
+    }
+}
+
+impl InDoubt {
+    /// None yet.
+    pub(super) fn none(own: &Own, resource: &ResourceKey, acquisition: &AcquisitionId) -> Self {
+        Self {
+            own: own.clone(),
+            resource: resource.clone(),
+            acquisition: acquisition.clone(),
+            is_there: false,
+        }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there
+    }
+
+    /// What is known of it after this answer, which is passed on.
+    pub(super) fn after(&mut self, asked: Result<Owned, NoLease>) -> Result<Owned, NoLease> {
+        match &asked {
+            Err(NoLease::Store(StoreError::CommitUnknown(_))) => self.is_there = true,
+            Ok(_) | Err(NoLease::Held(_) | NoLease::Lost) => self.is_there = false,
+            Err(_) => {}
+        }
+        asked
+    }
+}
+
+impl Drop for InDoubt {
+    fn drop(&mut self) {
+        if !self.is_there {
+            return;
+        }
+        let own = self.own.clone();
+        let (resource, acquisition) = (self.resource.clone(), self.acquisition.clone());
+        self.own
+            .goes_on(async move { own.give_back_surely(&resource, &acquisition).await });
     }
 }
 
@@ -110,25 +169,5 @@ impl Drop for Taken {
             all: std::mem::take(&mut self.all),
         };
         self.own.goes_on(left.given_back());
-    }
-}
-
-impl Own {
-    /// Goes on without whoever asked for it.
-    fn goes_on(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // At the very end there may be nothing left to run it.
-        if let Ok(runtime) = Handle::try_current() {
-            self.tasks.spawn_on(task, &runtime);
-        }
-    }
-
-    async fn give_back(&self, resource: &ResourceKey, acquisition: &AcquisitionId) {
-        if let Err(error) = self.release(resource, acquisition).await {
-            tracing::warn!(
-                resource = %resource.name,
-                %error,
-                "a lease that nobody was told of was not given back; it ends by itself"
-            );
-        }
     }
 }

@@ -101,12 +101,22 @@ async fn a_name_is_one_process_or_the_parent_of_all() {
     let own = std::fs::read_to_string("/proc/self/comm").unwrap();
     let own = own.trim_end().to_owned();
     // Several tests may run at once under this name; then nobody is named by it.
-    let by_name = Sign::Command(own).look(BOOT).await;
-    let number = std::process::id();
-    let itself = Running::read(number).unwrap().start(BOOT).unwrap();
-    assert!(by_name.is_err() || by_name == Ok(Some(itself)));
+    assert!(Sign::Command(own).look(BOOT).await.is_err());
     let nobody = Sign::Command("nobody-is-called-so".to_owned());
     assert!(nobody.look(BOOT).await.is_err());
+}
+
+/// Processes are not shared: whoever looks finds itself, always alive, and new with each of its own starts.
+#[tokio::test]
+async fn this_sidecar_and_whoever_started_it_are_no_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pid");
+    let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+    for number in [std::process::id().to_string(), parent.to_string()] {
+        std::fs::write(&path, &number).unwrap();
+        let NotAlive(why) = Sign::PidFile(path.clone()).look(BOOT).await.unwrap_err();
+        assert!(why.contains("processes are not shared"), "{number}: {why}");
+    }
 }
 
 #[test]

@@ -6,12 +6,19 @@
 
 use super::Command;
 use crate::protocol::ids::OperationKey;
+use crate::protocol::lease::Wish;
 
 impl Command {
-    /// May an attempt come of it, or an undo?
+    /// May an attempt come of it, or an undo, or the right to make some? Nothing of that is granted where it is not
+    /// certain what was granted before: by a register that may have gone back, in an epoch that is over, or without
+    /// room for what would have to be recorded.
     pub fn asks_for_attempt(&self) -> bool {
         match self {
             Self::Admit(_) | Self::Resend(_) | Self::BeginVoid(_) => true,
+            Self::Lease(leasing) => match leasing.wish {
+                Wish::Acquire { .. } | Wish::Renew { .. } => true,
+                Wish::Release { .. } => false,
+            },
             Self::Record(_)
             | Self::Park(_)
             | Self::Start(_)
@@ -20,7 +27,6 @@ impl Command {
             | Self::TakeUp(_)
             | Self::Resolve(_)
             | Self::Steer(_)
-            | Self::Lease(_)
             | Self::Note(_) => false,
         }
     }

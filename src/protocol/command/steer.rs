@@ -87,6 +87,8 @@ pub enum NotAccepted {
     LaterEpoch(u64),
     /// The tokens of the resource are issued by another, and a change takes a new epoch.
     OtherSource(TokenSource),
+    /// No token of the built-in source could follow it.
+    TheLast,
 }
 
 /// Why a resource is not repaired.

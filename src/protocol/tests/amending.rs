@@ -103,6 +103,25 @@ fn nothing_is_lowered_by_letting_a_token_in_and_nothing_of_another_epoch_is() {
     );
 }
 
+/// No one could ever own the resource again.
+#[test]
+fn the_last_token_of_all_is_not_let_in_where_the_next_is_issued_here() {
+    let mut world = World::new();
+    world.granted(&Ask::fenced("a", "107").with(|ask| ask.source = "etcd"));
+    let last = (1_u64 << 63) - 1;
+    assert!(!matches!(
+        world.steer(accept(&last.to_string())),
+        Steered::NotAccepted(_)
+    ));
+
+    let mut world = World::new();
+    let mut own = accept(&last.to_string());
+    if let Steering::Accept { source, .. } = &mut own {
+        *source = Some(TokenSource::new(OWN_SOURCE));
+    }
+    assert_eq!(not_accepted(world.steer(own)), NotAccepted::TheLast);
+}
+
 /// Two who count are not comparable, within an epoch.
 #[test]
 fn a_token_of_another_source_is_let_in_by_a_new_epoch_only() {

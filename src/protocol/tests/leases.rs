@@ -492,3 +492,49 @@ fn a_resource_of_own_leases_is_repaired_to_what_was_issued() {
     world.now_ms += TTL;
     assert_eq!(granted(door.acquire(&mut world, "b")).token, token("2"));
 }
+
+/// The owner whose own operation was given up, because this instance did not know him for the owner (it was started
+/// anew), has it sent once he is known again.
+#[test]
+fn an_owner_who_is_known_again_licenses_his_own() {
+    let mut world = World::new();
+    world.owns("a", 20_000);
+    let grant = world.granted(&current("k", "1"));
+    world.record(&grant, lost());
+    world.lease = LeaseFacts::unknown();
+    let waits = Some(State::NeedsAttention(Parked::NotCurrent));
+    assert_eq!(world.plan_says_park(&grant.key), waits);
+    world.knows("a", 20_000);
+    let joined = world.admit(&current("k", "1"));
+    assert!(
+        matches!(joined, Ruling::Join { licenses: true, .. }),
+        "{joined:?}"
+    );
+    world.lease.licensed = true;
+    let again = world.resend(&grant.key);
+    assert!(matches!(again, ResendReply::Granted(_)), "{again:?}");
+}
+
+/// What a register that may have gone back, or is full, grants nobody.
+#[test]
+fn who_asks_for_ownership_asks_for_the_right_to_attempt() {
+    let acquisition = AcquisitionId::new("a");
+    let asks = |wish| {
+        let leasing = Leasing {
+            resource: resource(),
+            wish,
+            seen: None,
+            at: World::new().now(),
+        };
+        Command::Lease(leasing).asks_for_attempt()
+    };
+    assert!(asks(Wish::Acquire {
+        acquisition: acquisition.clone(),
+        holder: String::new(),
+        ttl: Millis(TTL),
+    }));
+    assert!(asks(Wish::Renew {
+        acquisition: acquisition.clone()
+    }));
+    assert!(!asks(Wish::Release { acquisition }));
+}

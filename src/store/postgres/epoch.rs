@@ -30,9 +30,11 @@ const BEGIN: &str = "WITH begun AS (
         WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
     FROM begun b";
 
-/// Whoever is just committing holds his row.
-const WAIT: &str = "SELECT count(*) FROM (
-        SELECT 1 FROM fencepost.instances i WHERE NOT i.dead FOR SHARE) busy";
+const LIVING: &str = "SELECT i.id FROM fencepost.instances i WHERE NOT i.dead";
+
+/// Whoever is just committing holds his row. One at a time, and none is held while the next is waited for: else this
+/// one and two of them could wait for each other in a circle.
+const WAIT: &str = "SELECT 1 FROM fencepost.instances i WHERE i.id = $1 FOR SHARE";
 
 /// What PostgreSQL says to who may not.
 const DENIED: &str = "(42501)";
@@ -76,13 +78,22 @@ impl PostgresBackend {
         })?;
         let epoch = epoch.cast_unsigned();
         self.shared.saw_epoch(epoch);
-        let waited = self.reader.rows(WAIT, &[]).await;
-        waited.map_err(|trouble| {
+        self.wait_for_all().await.map_err(|trouble| {
             StoreError::CommitUnknown(format!(
                 "epoch {epoch} has begun; whether a transaction of before is still under way is not known: {}",
                 trouble.into_store_error()
             ))
         })?;
         Ok(epoch)
+    }
+
+    async fn wait_for_all(&self) -> Result<(), Trouble> {
+        for row in self.reader.rows(LIVING, &[]).await? {
+            let Ok(id) = row.try_get::<_, &[u8]>(0) else {
+                continue;
+            };
+            self.reader.rows(WAIT, &[(&id, Type::BYTEA)]).await?;
+        }
+        Ok(())
     }
 }

@@ -166,6 +166,11 @@ fn own(lock: &File) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Is this a place for what must outlive restarts as a register does? Blocks.
+pub fn outlives(dir: &Path, ephemeral: bool) -> Result<(), OpenError> {
+    judge(dir, ephemeral)
+}
+
 /// Is this a place for a register?
 fn judge(dir: &Path, ephemeral: bool) -> Result<(), OpenError> {
     let found = File::open(dir)

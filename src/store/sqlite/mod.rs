@@ -57,6 +57,7 @@ use crate::protocol::view::{Living, Record};
 pub use super::remember::{Purged, Remember};
 pub use backup::{BackupError, Copied, backup};
 pub use checksums::install as compare_checksums;
+pub use ground::outlives;
 pub use moving::{export, take_back};
 pub use open_error::OpenError;
 pub use opening::{Committed, Opened, Options, Owner, Restored, USUAL_RESERVE, open};

@@ -35,9 +35,13 @@ pub(super) struct Leased {
 }
 
 pub(super) fn leased() -> Leased {
+    leased_by(ROUTE)
+}
+
+pub(super) fn leased_by(route: &str) -> Leased {
     let upstream = Upstream::start(Keys::Honoured);
     let worker = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
-    let setup = Setup::new(upstream.address(), ROUTE);
+    let setup = Setup::new(upstream.address(), route);
     let setup = setup.with(&format!("worker: {{ address: {worker} }}"));
     Leased {
         proxy: Proxy::start(setup),
@@ -90,13 +94,19 @@ impl Leased {
 
     /// `lease run`, with a command of a shell.
     pub(super) fn run(&self, ttl: &str, more: &[&str], script: &str) -> Child {
+        self.run_command(ttl, more, &["sh", "-c", script])
+    }
+
+    /// `lease run`, with that command.
+    pub(super) fn run_command(&self, ttl: &str, more: &[&str], command: &[&str]) -> Child {
         let worker = format!("http://{}", self.worker);
         let own = ["lease", "run", "--resource", ACCOUNT, "--ttl", ttl];
         Command::new(env!("CARGO_BIN_EXE_fencepost"))
             .args(own)
             .args(["--worker", &worker])
             .args(more)
-            .args(["--", "sh", "-c", script])
+            .arg("--")
+            .args(command)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -210,6 +220,12 @@ fn what_cannot_be_a_lease_is_told_so() {
         assert_eq!(told.status, 400, "{body}: {}", told.text());
         assert!(told.text().contains(part), "{body}: {}", told.text());
     }
+    // What is too long is nobody's: not a lease, and not an effect.
+    let long = "a".repeat(1_100);
+    let told = Call::new(it.worker, "POST", &format!("/v1/leases/{long}/acquire"));
+    assert_eq!(told.json(r#"{"ttl":"30s"}"#).send().status, 400);
+    let told = pay_from(&it.proxy, &long, "1", "k").send();
+    assert_refused(&told, 400, "identity-missing", "never");
     let all = r#"{"resources":[],"ttl":"30s"}"#;
     let told = Call::new(it.worker, "POST", "/v1/leases/acquire");
     assert_eq!(told.clone().json(all).send().status, 400);

@@ -13,14 +13,14 @@ fn manual() -> Manual {
     })
 }
 
-fn staged() -> (Arc<Staged>, Own, Manual) {
+pub(super) fn staged() -> (Arc<Staged>, Own, Manual) {
     let (backend, clock) = (Staged::new(), manual());
     let register = Register::new(Arc::clone(&backend) as Arc<dyn crate::store::Backend>);
     let own = Own::new(register, clock.clock());
     (backend, own, clock)
 }
 
-async fn now_or_later<T>(future: impl Future<Output = T>) -> T {
+pub(super) async fn now_or_later<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future)
         .await
         .unwrap()

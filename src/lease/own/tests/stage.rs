@@ -28,6 +28,8 @@ pub(super) struct Staged {
     pub(super) holds_back: AtomicBool,
     /// So many answers are lost.
     pub(super) loses: AtomicUsize,
+    /// Then so many commands do not reach it.
+    pub(super) refuses: AtomicUsize,
     before: Mutex<Option<Fence>>,
 }
 
@@ -40,6 +42,7 @@ impl Staged {
             answers: Semaphore::new(0),
             holds_back: AtomicBool::new(false),
             loses: AtomicUsize::new(0),
+            refuses: AtomicUsize::new(0),
             before: Mutex::default(),
         })
     }
@@ -61,6 +64,14 @@ impl Backend for Staged {
     fn apply(&self, command: Command) -> Pending<'_, Reply> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::SeqCst);
+            let one_less = |left: usize| left.checked_sub(1);
+            let takes = |from: &AtomicUsize| {
+                from.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
+                    .is_ok()
+            };
+            if self.loses.load(Ordering::SeqCst) == 0 && takes(&self.refuses) {
+                return Err(StoreError::Unavailable("it is away".to_owned()));
+            }
             let reply = self.inner.apply(command).await?;
             if let Some(fence) = self.inner.resources(None, 1).await?.pop() {
                 let mut before = self.before.lock().unwrap();
@@ -72,11 +83,7 @@ impl Backend for Staged {
             if self.holds_back.load(Ordering::SeqCst) {
                 self.answers.acquire().await.unwrap().forget();
             }
-            let loses = |left: usize| left.checked_sub(1);
-            if (self.loses)
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, loses)
-                .is_ok()
-            {
+            if takes(&self.loses) {
                 return Err(StoreError::CommitUnknown("its reply was lost".to_owned()));
             }
             Ok(reply)

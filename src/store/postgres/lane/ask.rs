@@ -91,7 +91,22 @@ impl Ask {
     /// It came to a server that the register has left: whoever asks for an attempt is told so; all else is
     /// decided again as soon as the lane has looked where it is.
     pub(super) fn kept_unless_it_admits(mut self) -> Self {
-        if !matches!(*self.command, Command::Admit(_) | Command::Resend(_)) {
+        let admits = match &*self.command {
+            Command::Admit(_) | Command::Resend(_) => true,
+            // Whoever gives it back is heard as soon as it is known where.
+            Command::Lease(_) => self.command.asks_for_attempt(),
+            Command::Record(_)
+            | Command::Park(_)
+            | Command::Start(_)
+            | Command::Find(_)
+            | Command::BeginVoid(_)
+            | Command::Voided(_)
+            | Command::TakeUp(_)
+            | Command::Resolve(_)
+            | Command::Steer(_)
+            | Command::Note(_) => false,
+        };
+        if !admits {
             let nothing = || Box::new(Doubt::of_nothing_yet());
             self.doubt.get_or_insert_with(nothing);
         }

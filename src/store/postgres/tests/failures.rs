@@ -264,7 +264,7 @@ async fn a_commit_waits_for_the_disk_and_for_what_else_the_server_says() {
         ("remote_apply", "remote_apply"),
         ("on", "on"),
     ] {
-        let arrays = ["NULL"; 44].join(", ");
+        let arrays = ["NULL"; 45].join(", ");
         let sql = format!(
             "BEGIN; SET LOCAL synchronous_commit = {preferred};
              SELECT 1 FROM fencepost.write_1('\\x01', 0, {arrays});
