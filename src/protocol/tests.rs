@@ -473,6 +473,7 @@ mod amending;
 mod ask;
 mod attended;
 mod company;
+mod current;
 mod evidence;
 mod finding;
 mod forms;

@@ -65,7 +65,7 @@ struct Known {
     acquisition: AcquisitionId,
     ttl: Millis,
     /// When it was on record for sure.
-    told: BootInstant,
+    told: Option<BootInstant>,
 }
 
 /// How the lease before has ended, as far as this process knows.
@@ -198,7 +198,7 @@ impl Line {
     pub(super) fn held_by(&self, lease: &Lease, asked: Asked, at: Moment) {
         let mut seen = self.lock();
         if seen.changes == asked.0 {
-            seen.see(lease, at, at.boottime);
+            seen.see(lease, at, Some(at.boottime));
         }
     }
 
@@ -207,18 +207,19 @@ impl Line {
     pub(super) fn granted(&self, lease: &Lease, asked: Asked, at: Moment) {
         let mut seen = self.lock();
         if seen.changes == asked.0 {
-            seen.see(lease, at, at.boottime);
+            seen.see(lease, at, Some(at.boottime));
         } else if seen.is_newer(lease) {
-            seen.see(lease, at, BootInstant(0));
+            seen.see(lease, at, None);
         }
     }
 
     /// Somebody looked, and it was on record then: it is timed from now on if nothing newer is known.
     pub(super) fn glance(&self, lease: &Lease, now: &Moment) {
         let mut seen = self.lock();
-        let is_old = |known: &Known| known.told.after(LOOKED_FOR) < now.boottime;
+        let is_old =
+            |known: &Known| (known.told).is_none_or(|told| told.after(LOOKED_FOR) < now.boottime);
         if (seen.known.as_ref()).is_none_or(|it| !it.is_of(lease) && is_old(it)) {
-            seen.see(lease, *now, BootInstant(0));
+            seen.see(lease, *now, None);
         }
     }
 
@@ -233,7 +234,7 @@ impl Line {
         let seen = self.lock();
         let known = seen.known.as_ref()?;
         let left = known.left(now);
-        let believed = known.told.after(fresh).since(now.boottime);
+        let believed = known.told?.after(fresh).since(now.boottime);
         (left > Millis(0) && believed > Millis(0)).then_some((left, believed))
     }
 
@@ -283,7 +284,7 @@ impl Line {
 
 impl Seen {
     /// It is on record, and was for sure at `told`. The first sight counts.
-    fn see(&mut self, lease: &Lease, at: Moment, told: BootInstant) {
+    fn see(&mut self, lease: &Lease, at: Moment, told: Option<BootInstant>) {
         if let Some(known) = self.known.as_mut().filter(|known| known.is_of(lease)) {
             known.told = known.told.max(told);
             return;
@@ -308,7 +309,7 @@ impl Seen {
     fn doubt(&mut self) {
         self.changes += 1;
         if let Some(known) = &mut self.known {
-            known.told = BootInstant(0);
+            known.told = None;
         }
     }
 }

@@ -31,16 +31,20 @@ fn line(out: &mut ChildStdout) -> String {
 fn a_command_is_told_a_grace_before_the_end_though_a_renewal_hangs() {
     let it = leased();
     let (ttl, grace) = (Duration::from_secs(6), "1s");
-    let script = "exec 2>/dev/null; trap 'echo told' TERM; echo up; while :; do sleep 0.05; done";
+    let script = "exec 2>/dev/null; trap 'echo told' TERM; echo $$; while :; do sleep 0.05; done";
     let mut ran = it.run("6s", &["--grace", grace], script);
     let mut out = ran.stdout.take().unwrap();
-    assert_eq!(line(&mut out), "up");
+    let command = Pid::from_raw(line(&mut out).parse().unwrap()).unwrap();
     let frozen = Instant::now();
     it.proxy.freeze();
     assert_eq!(line(&mut out), "told");
     let told = frozen.elapsed();
-    assert_eq!(line(&mut out), "", "killed, with all that it started");
+    until("it is killed", || {
+        let stat = format!("/proc/{}/stat", command.as_raw_nonzero());
+        std::fs::read_to_string(stat).map_or(true, |it| it.contains(") Z "))
+    });
     let gone = frozen.elapsed();
+    assert_eq!(line(&mut out), "", "with all that it started");
     let status = ran.wait().unwrap();
     it.proxy.thaw();
     assert_eq!(status.code(), Some(128 + 9), "it did not listen to SIGTERM");
