@@ -4,7 +4,7 @@
 //!
 //! What it does not do: look whether the worker is there.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::Uri;
 use http::uri::Scheme;
@@ -21,7 +21,7 @@ use crate::protocol::time::Millis;
 const DEFAULT_KEEP: Millis = Millis(10 * 60 * 1_000);
 const KEEPS: (Millis, Millis) = (Millis(1_000), Millis(24 * 60 * 60 * 1_000));
 
-const DEFAULT_AT_MOST: usize = 100_000;
+const DEFAULT_AT_MOST: usize = 400_000;
 
 /// Reads all of them. `leases`: what they may pin to.
 pub(super) fn inbound(
@@ -88,12 +88,20 @@ fn url(field: &Field<'_>) -> Option<Uri> {
     Some(url)
 }
 
-/// It would ask itself for ever.
+/// It would ask itself for ever. A name that leads here is not seen through.
 fn refuse_itself(field: &Field<'_>, listen: SocketAddr, url: &Uri) {
-    let authority = url
-        .authority()
-        .and_then(|it| it.as_str().parse::<SocketAddr>().ok());
-    if authority == Some(listen) {
+    let host = url.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_here = |address: IpAddr| {
+        address == listen.ip() || (listen.ip().is_unspecified() && address.is_loopback())
+    };
+    let asks_here = match host.parse::<IpAddr>() {
+        Ok(address) => is_here(address) || address.is_unspecified(),
+        Err(_name) => {
+            host == "localhost" && (listen.ip().is_loopback() || listen.ip().is_unspecified())
+        }
+    };
+    if asks_here && url.port_u16().unwrap_or(80) == listen.port() {
         field.error("is this listener itself: where does the worker listen?");
     }
 }

@@ -31,7 +31,7 @@ fn what_is_not_said_has_a_default() {
     };
     assert_eq!(way.name, "jobs");
     assert_eq!(way.url.to_string(), "http://127.0.0.1:8080/");
-    assert_eq!((way.keep, way.at_most), (Millis(600_000), 100_000));
+    assert_eq!((way.keep, way.at_most), (Millis(600_000), 400_000));
     assert_eq!(
         (&way.pin.by, way.pin.required, way.pin.strict),
         (&PinBy::Trace, false, false)
@@ -98,15 +98,6 @@ fn what_cannot_work_is_refused() {
         (
             file(
                 LEASES,
-                &format!(
-                    "  jobs: {{ listen: 127.0.0.1:15003, url: \"http://127.0.0.1:15003\", {pin} }}"
-                ),
-            ),
-            "is this listener itself",
-        ),
-        (
-            file(
-                LEASES,
                 &format!("  jobs: {{ listen: 127.0.0.1:15020, url: \"http://a\", {pin} }}"),
             ),
             "listens there already",
@@ -118,5 +109,37 @@ fn what_cannot_work_is_refused() {
             problems.contains(part),
             "no {part:?} in\n{problems}\nof\n{text}"
         );
+    }
+}
+
+#[test]
+fn it_does_not_ask_itself() {
+    let asks = |listen: &str, host: &str| {
+        let way = format!(
+            "  jobs: {{ listen: \"{listen}\", url: \"http://{host}\", pin: {{ by: traceparent }} }}"
+        );
+        file(LEASES, &way)
+    };
+    for (listen, host) in [
+        ("127.0.0.1:15003", "127.0.0.1:15003"),
+        ("127.0.0.1:15003", "localhost:15003"),
+        ("0.0.0.0:15003", "127.0.0.1:15003"),
+        ("0.0.0.0:15003", "localhost:15003"),
+        ("10.0.0.7:15003", "10.0.0.7:15003"),
+        ("[::1]:15003", "[::1]:15003"),
+        ("127.0.0.1:80", "127.0.0.1"),
+    ] {
+        let problems = refused(&asks(listen, host)).to_string();
+        assert!(
+            problems.contains("is this listener itself"),
+            "{listen} {host}: {problems}"
+        );
+    }
+    for (listen, host) in [
+        ("127.0.0.1:15003", "127.0.0.1:8080"),
+        ("10.0.0.7:15003", "127.0.0.1:15003"),
+        ("0.0.0.0:15003", "worker:15003"),
+    ] {
+        let _accepted = good(&asks(listen, host));
     }
 }
