@@ -27,7 +27,7 @@ pub struct Inbound {
     pub pin: Pin,
     /// For how long at least it is remembered when work came in, from the last time on that its id did.
     pub keep: Millis,
-    /// So many ids are remembered, whatever else comes; at least 1.
+    /// So many ids are remembered; work that has no room is not let in. At least 1.
     pub at_most: usize,
     /// What must have been owned then: resources of `leases`.
     pub resources: Vec<ResourceName>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::pins::{Past, Pinned, Pins};
+use super::pins::{Note, Noted, Past, Pinned, Pins};
 use crate::clock::Clock;
 use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, TokenSource};
 use crate::protocol::time::BootInstant;
@@ -120,9 +120,8 @@ impl Claims {
         Self { pins, ..self }
     }
 
-    /// Work comes in by the way of that number, and has not been begun. `false`: it says no id, or more than one, and
-    /// nothing is noted.
-    pub fn came_in(&self, way: usize, headers: &HeaderMap) -> bool {
+    /// Work comes in by the way of that number, and has not been begun.
+    pub fn came_in(&self, way: usize, headers: &HeaderMap) -> Noted {
         self.pins
             .note(way, headers, |resource| match self.of(resource) {
                 Some(Claim::Owned(owned)) => Some(Past {
@@ -131,6 +130,11 @@ impl Claims {
                 }),
                 Some(Claim::NotYet(_) | Claim::Lost(_)) | None => None,
             })
+    }
+
+    /// It never reached the worker.
+    pub fn withdraw(&self, note: &Note) {
+        self.pins.withdraw(note);
     }
 
     /// What is known of the work of a request that the worker sends, for one resource.

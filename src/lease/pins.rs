@@ -1,9 +1,9 @@
 //! When work came in: what was owned on behalf of the worker at that moment, by the id that the work is known by.
 //!
 //! What always holds: an id that comes in again keeps the moment at which it came in first, for as long as it is
-//! remembered: that is `keep` at least, from the last time on, and twice that at most. Of each way in so many ids are
-//! remembered as its config says, the newest, and never more than twice as many. It is in memory: a restarted sidecar
-//! has seen nothing.
+//! remembered: that is `keep` at least, from the last time on, and twice that at most. Of each way in no more ids are
+//! remembered than its config says; none is forgotten for another's sake: there is no room for that one. It is in
+//! memory: a restarted sidecar has seen nothing.
 //!
 //! What it does not do: know what is owned (`claim`), or read ids (`wire::work`).
 
@@ -44,6 +44,26 @@ pub enum Pinned {
     Under(Past),
 }
 
+/// What became of noting when some work came in.
+#[derive(Debug)]
+#[must_use]
+pub enum Noted {
+    /// Nothing: it says no id.
+    Nothing,
+    /// It is remembered.
+    Work(Note),
+    /// There is no room for it.
+    NoRoom,
+}
+
+/// A request for work, as it was noted.
+#[derive(Debug)]
+pub struct Note {
+    way: usize,
+    ids: Vec<WorkId>,
+    at: BootInstant,
+}
+
 /// Of each resource, what work is pinned to that came in then.
 type Moment = Vec<(ResourceName, Pinned)>;
 
@@ -63,12 +83,20 @@ struct Remembered {
     at_most: usize,
     /// Since when ids go into `recent`.
     since: BootInstant,
-    recent: HashMap<WorkId, Arc<Moment>>,
-    before: HashMap<WorkId, Arc<Moment>>,
+    recent: HashMap<WorkId, Known>,
+    before: HashMap<WorkId, Known>,
     /// The last one: mostly the next is the same.
     last: Arc<Moment>,
-    /// Was it said that ids are forgotten before their time?
+    /// Was it said that there is no room?
     told: bool,
+}
+
+/// What is remembered of an id.
+struct Known {
+    /// When it came in first.
+    moment: Arc<Moment>,
+    /// How many requests with it may have reached the worker.
+    times: u32,
 }
 
 impl Pins {
@@ -85,26 +113,36 @@ impl Pins {
         Self(ways.iter().map(pin).collect())
     }
 
-    /// Work comes in by the way of that number in the config. `owned`: what is owned now. `false`: it says no id, or
-    /// more than one, and nothing is noted.
+    /// Work comes in by the way of that number in the config. `owned`: what is owned now. Of several ids each is noted:
+    /// nobody knows which of them the worker goes on with.
     pub(super) fn note(
         &self,
         way: usize,
         headers: &HeaderMap,
         owned: impl Fn(&ResourceName) -> Option<Past>,
-    ) -> bool {
+    ) -> Noted {
         let Some(pin) = self.0.get(way) else {
-            return false;
+            return Noted::Nothing;
         };
-        let Some(id) = work::one(&pin.by, headers) else {
-            return false;
-        };
+        let ids = work::all(&pin.by, headers);
+        if ids.is_empty() {
+            return Noted::Nothing;
+        }
         let of_each = pin.resources.iter().map(|resource| {
             let pinned = owned(resource).map_or(Pinned::Unowned, Pinned::Under);
             (resource.clone(), pinned)
         });
-        pin.note(id, of_each.collect());
-        true
+        match pin.note(&ids, of_each.collect()) {
+            Some(at) => Noted::Work(Note { way, ids, at }),
+            None => Noted::NoRoom,
+        }
+    }
+
+    /// Nothing of that request reached the worker, and nothing will: as if it had not come in.
+    pub(super) fn withdraw(&self, note: &Note) {
+        if let Some(pin) = self.0.get(note.way) {
+            pin.withdraw(note);
+        }
     }
 
     /// What is known of the work of a request that the worker sends. Of several moments the oldest counts: tokens never
@@ -147,15 +185,32 @@ impl Pinned {
 }
 
 impl Pin {
-    fn note(&self, id: WorkId, moment: Moment) {
+    /// When it was noted; `None`: there is no room.
+    fn note(&self, ids: &[WorkId], moment: Moment) -> Option<BootInstant> {
         let now = self.clock.boottime();
-        let is_first_loss = self.remembered(|remembered| remembered.note(id, moment, now));
-        if is_first_loss {
+        let (is_noted, tells) = self.remembered(|remembered| {
+            let is_noted = remembered.note(ids, moment, now);
+            let tells = !is_noted && !remembered.told;
+            remembered.told |= tells;
+            (is_noted, tells)
+        });
+        if tells {
             tracing::warn!(
                 inbound = self.name,
-                "more work comes in than is remembered (`at_most`): when the oldest came in is forgotten before `keep`"
+                "more work comes in than may be remembered (`at_most`) for so long (`keep`): new work is turned away"
             );
         }
+        is_noted.then_some(now)
+    }
+
+    fn withdraw(&self, note: &Note) {
+        let now = self.clock.boottime();
+        self.remembered(|remembered| {
+            // Later it may have been forgotten, and be another's note.
+            if now.since(note.at) < remembered.keep {
+                remembered.withdraw(&note.ids);
+            }
+        });
     }
 
     fn moment(&self, id: WorkId) -> Option<Arc<Moment>> {
@@ -185,33 +240,47 @@ impl Remembered {
         }
     }
 
-    /// Answers whether ids are forgotten before their time, the first time that they are.
-    fn note(&mut self, id: WorkId, moment: Moment, now: BootInstant) -> bool {
+    /// `false`: there is no room for those that are new, and nothing is noted.
+    fn note(&mut self, ids: &[WorkId], moment: Moment, now: BootInstant) -> bool {
         self.forget(now);
-        if self.recent.contains_key(&id) {
+        let is_new = |id: &&WorkId| !self.recent.contains_key(id) && !self.before.contains_key(id);
+        let new = ids.iter().filter(is_new).count();
+        let remembered = self.recent.len().saturating_add(self.before.len());
+        if new > self.at_most.saturating_sub(remembered) {
             return false;
         }
-        let first = self.before.remove(&id);
-        let is_full = self.recent.len() >= self.at_most;
-        let loses = is_full && !self.before.is_empty();
-        if is_full {
-            self.before = std::mem::take(&mut self.recent);
-            self.since = now;
-        }
-        if first.is_none() && *self.last != moment {
+        if new > 0 && *self.last != moment {
             self.last = Arc::new(moment);
         }
-        let moment = first.unwrap_or_else(|| Arc::clone(&self.last));
-        self.recent.insert(id, moment);
-        let tells = loses && !self.told;
-        self.told |= loses;
-        tells
+        for id in ids {
+            let first = self.before.remove(id).unwrap_or_else(|| Known {
+                moment: Arc::clone(&self.last),
+                times: 0,
+            });
+            let known = self.recent.entry(*id).or_insert(first);
+            known.times = known.times.saturating_add(1);
+        }
+        true
+    }
+
+    fn withdraw(&mut self, ids: &[WorkId]) {
+        for id in ids {
+            for age in [&mut self.recent, &mut self.before] {
+                let Some(known) = age.get_mut(id) else {
+                    continue;
+                };
+                known.times = known.times.saturating_sub(1);
+                if known.times == 0 {
+                    age.remove(id);
+                }
+            }
+        }
     }
 
     fn moment(&mut self, id: WorkId, now: BootInstant) -> Option<Arc<Moment>> {
         self.forget(now);
         let found = self.recent.get(&id).or_else(|| self.before.get(&id));
-        found.cloned()
+        found.map(|known| Arc::clone(&known.moment))
     }
 
     /// What is in `recent` came in within `keep` from `since`; what is in `before`, within `keep` before that.

@@ -149,7 +149,7 @@ fn evidence_of(error: &PassThroughError) -> Evidence {
     }
 }
 
-pub(super) fn broken_pass(error: &PassThroughError) -> Reply {
+fn broken_pass(error: &PassThroughError) -> Reply {
     let fault = match error {
         PassThroughError::Target => Fault::NoRoute {
             why: "its target cannot be sent upstream",

@@ -1,21 +1,25 @@
 //! A listener before the worker: whoever asks it for work passes through here.
 //!
 //! What always holds: what was owned is noted before the request is forwarded, so before anything of its work has
-//! begun. All else goes through as it came, both ways, streaming: only what belongs to one connection stays on it.
+//! begun, and under the id that the worker gets to see; only what never reached it is as if it had not come. What cannot
+//! be noted, for want of room, is not forwarded. All else goes through as it came, both ways, streaming: only what
+//! belongs to one connection stays on it.
 //!
 //! What it does not do: judge, record or repeat anything, or change protocols (`Upgrade`).
 
 use std::sync::Arc;
 
-use http::{Request, Response};
+use http::header::HOST;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
-use super::forward::{broken_pass, by_nobody};
+use super::forward::by_nobody;
 use super::front::{Content, whole};
 use crate::config::Inbound;
 use crate::lease::claim::Claims;
+use crate::lease::pins::Noted;
 use crate::telemetry::errors::chain;
-use crate::upstream::PassThrough;
+use crate::upstream::{PassThrough, PassThroughError};
 use crate::wire::problem::{self, About, Fault};
 use crate::wire::{hygiene, work};
 
@@ -53,32 +57,73 @@ impl InboundFront {
             claims,
             worker,
         } = &*self.shared;
-        let method = request.method().clone();
-        if !claims.came_in(*way, request.headers()) && rules.pin.required {
-            let name = work::name(&rules.pin.by);
-            let field = format!(
-                "`{name}` is missing, doubled or unreadable, and says here which work it is (`pin.required`)"
-            );
-            let fault = Fault::IdentityMissing { field };
-            return whole(problem::fault(&fault, About::default()), &method);
-        }
         let (mut head, body) = request.into_parts();
+        let method = head.method.clone();
+        let refused = |fault| whole(problem::fault(&fault, About::default()), &method);
+        // As the worker gets them: what a `Connection` names stays here, the id of the work too.
         head.headers = hygiene::to_worker(&head.headers);
+        if let Some(host) = named_host(&head.uri) {
+            head.headers.insert(HOST, host);
+        }
+        if let Some(fault) = lacking(rules, &head.headers) {
+            return refused(fault);
+        }
+        let note = match claims.came_in(*way, &head.headers) {
+            Noted::Work(note) => Some(note),
+            Noted::Nothing => None,
+            Noted::NoRoom => {
+                return refused(Fault::TooMuchWork {
+                    at_most: rules.at_most,
+                });
+            }
+        };
         head.version = http::Version::HTTP_11;
-        match worker.send(Request::from_parts(head, body)).await {
+        let error = match worker.send(Request::from_parts(head, body)).await {
             Ok(mut response) => {
                 let status = response.status();
                 *response.headers_mut() = hygiene::from_worker(response.headers(), &method, status);
-                by_nobody(response)
+                return by_nobody(response);
             }
-            Err(error) => {
-                tracing::warn!(
-                    inbound = rules.name,
-                    error = %chain(&error),
-                    "the worker did not answer a request that was passed on to it"
-                );
-                whole(broken_pass(&error), &method)
+            Err(error) => error,
+        };
+        tracing::warn!(
+            inbound = rules.name,
+            error = %chain(&error),
+            "the worker did not answer a request that was passed on to it"
+        );
+        let fault = match error {
+            PassThroughError::Broken(_) => {
+                let status = StatusCode::BAD_GATEWAY;
+                return refused(Fault::WorkerBroke { status });
             }
+            PassThroughError::Unreachable(_) => Fault::WorkerUnreachable,
+            PassThroughError::Target => Fault::NoRoute {
+                why: "its target cannot be passed on",
+            },
+        };
+        // No byte of it left.
+        if let Some(note) = &note {
+            claims.withdraw(note);
         }
+        refused(fault)
     }
+}
+
+/// What keeps a request from being let in at all.
+fn lacking(rules: &Inbound, headers: &HeaderMap) -> Option<Fault> {
+    let is_there = !rules.pin.required || work::one(&rules.pin.by, headers).is_some();
+    (!is_there).then(|| {
+        let name = work::name(&rules.pin.by);
+        let field = format!(
+            "`{name}` is missing, doubled or unreadable, and says here which work it is (`pin.required`)"
+        );
+        Fault::IdentityMissing { field }
+    })
+}
+
+/// A target in absolute form names the host, whatever the Host field says
+/// (<https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2>).
+fn named_host(target: &Uri) -> Option<HeaderValue> {
+    let host = target.scheme().and(target.authority())?;
+    HeaderValue::from_str(host.as_str()).ok()
 }

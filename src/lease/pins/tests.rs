@@ -78,10 +78,21 @@ impl Ground {
         self.owned.set(number);
     }
 
-    fn comes_in(&self, way: usize, ids: &[&str]) -> bool {
+    fn note(&self, way: usize, ids: &[&str]) -> Noted {
         let owned = self.owned.get();
         self.pins
             .note(way, &headers(ids), |_| (owned > 0).then(|| past(owned)))
+    }
+
+    fn comes_in(&self, way: usize, ids: &[&str]) -> bool {
+        matches!(self.note(way, ids), Noted::Work(_))
+    }
+
+    fn begun(&self, ids: &[&str]) -> Note {
+        match self.note(0, ids) {
+            Noted::Work(note) => note,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn pinned(&self, ids: &[&str]) -> Pinned {
@@ -139,31 +150,85 @@ fn it_is_remembered_for_keep_at_least_and_twice_that_at_most() {
     }
 }
 
+/// To forget one for another would be to take its work for new.
 #[test]
-fn the_newest_are_remembered_and_no_more_than_twice_as_many() {
+fn none_is_forgotten_for_want_of_room() {
     let ground = Ground::with_one();
     ground.own(1);
-    let ids: Vec<String> = (0..100).map(|number| format!("work-{number}")).collect();
-    for id in &ids {
+    for id in ["a", "b", "c"] {
         assert!(ground.comes_in(0, &[id]));
     }
-    let known = |id: &&String| ground.pinned(&[id]) != Pinned::Free;
-    assert!(ids.iter().rev().take(3).all(|id| known(&id)));
-    let all = ids.iter().filter(known).count();
-    assert!(all <= 6, "{all}");
-    let told = ground.pins.0[0].remembered(|remembered| remembered.told);
-    assert!(told, "that some were forgotten");
+    ground.own(2);
+    for passed in [KEEP.0 - 1, 1, KEEP.0 - 1] {
+        assert!(matches!(ground.note(0, &["d"]), Noted::NoRoom));
+        assert!(matches!(ground.note(0, &["a", "d"]), Noted::NoRoom));
+        assert!(ground.pins.0[0].remembered(|remembered| remembered.told));
+        assert_eq!(ground.pinned(&["d"]), Pinned::Free, "it is not let in");
+        for id in ["a", "b", "c"] {
+            assert_eq!(ground.pinned(&[id]), Pinned::Under(past(1)));
+        }
+        ground.clock.pass(Millis(passed));
+    }
+    // What is known already needs none; and then it is remembered for longer than the others.
+    assert!(ground.comes_in(0, &["a"]));
+    ground.clock.pass(Millis(1));
+    assert_eq!(ground.pinned(&["a"]), Pinned::Under(past(1)));
+    assert!(ground.comes_in(0, &["d", "e"]));
+    assert_eq!(ground.pinned(&["d"]), Pinned::Under(past(2)));
+    assert!(matches!(ground.note(0, &["f"]), Noted::NoRoom));
+    let held = ground.pins.0[0].remembered(|it| it.recent.len() + it.before.len());
+    assert_eq!(held, 3);
 }
 
 #[test]
-fn no_id_and_two_ids_are_not_noted() {
+fn what_says_no_id_is_not_noted_and_of_two_ids_each_is() {
     let ground = Ground::with_one();
     ground.own(1);
-    assert!(!ground.comes_in(0, &[]));
-    assert!(!ground.comes_in(0, &["one", "other"]));
-    assert!(!ground.comes_in(7, &["one"]), "there is no such way");
+    assert!(matches!(ground.note(0, &[]), Noted::Nothing));
+    assert!(matches!(ground.note(7, &["one"]), Noted::Nothing), "no way");
     assert_eq!(ground.pinned(&["one"]), Pinned::Free);
-    assert_eq!(ground.pinned(&["other"]), Pinned::Free);
+    assert!(ground.comes_in(0, &["one", "other"]));
+    ground.own(2);
+    assert!(ground.comes_in(0, &["one", "new"]));
+    assert_eq!(ground.pinned(&["one"]), Pinned::Under(past(1)));
+    assert_eq!(ground.pinned(&["other"]), Pinned::Under(past(1)));
+    assert_eq!(ground.pinned(&["new"]), Pinned::Under(past(2)));
+}
+
+#[test]
+fn what_never_reached_the_worker_is_as_if_it_had_not_come_in() {
+    let ground = Ground::with_one();
+    ground.own(1);
+    let note = ground.begun(&["work"]);
+    ground.pins.withdraw(&note);
+    assert_eq!(ground.pinned(&["work"]), Pinned::Free);
+    ground.own(2);
+    let note = ground.begun(&["work"]);
+    assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(2)));
+    // Another request with it did reach the worker, before or after.
+    ground.own(3);
+    let later = ground.begun(&["work"]);
+    ground.clock.pass(Millis(KEEP.0 / 2));
+    ground.pins.withdraw(&later);
+    assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(2)));
+    let later = ground.begun(&["work"]);
+    ground.pins.withdraw(&note);
+    assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(2)));
+    ground.pins.withdraw(&later);
+    assert_eq!(ground.pinned(&["work"]), Pinned::Free);
+}
+
+/// It was forgotten meanwhile, and is there for another's sake.
+#[test]
+fn what_is_withdrawn_too_late_is_not_taken_from_another() {
+    let ground = Ground::with_one();
+    ground.own(1);
+    let note = ground.begun(&["work"]);
+    ground.clock.pass(Millis(2 * KEEP.0));
+    ground.own(2);
+    assert!(ground.comes_in(0, &["work"]));
+    ground.pins.withdraw(&note);
+    assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(2)));
 }
 
 /// One request for work of two moments is of the older one.

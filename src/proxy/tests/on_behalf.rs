@@ -14,17 +14,17 @@ use super::commits::Counting;
 use super::*;
 use crate::config::{Inbound, Pin, PinBy};
 use crate::lease::claim::{Changes, Claim, Claims, Entry, Ownership};
-use crate::lease::pins::Pins;
+use crate::lease::pins::{Noted, Pinned, Pins};
 use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, TokenSource};
 use crate::protocol::time::Millis;
 use crate::wire::problem::Fault;
 use crate::wire::stamp::{Stamp, Stamps, Standing, Token};
 
 /// A lease that somebody holds.
-struct Held {
+pub(super) struct Held {
     claim: watch::Sender<Claim>,
     changes: Changes,
-    claims: Claims,
+    pub(super) claims: Claims,
 }
 
 impl Held {
@@ -45,7 +45,7 @@ impl Held {
         }
     }
 
-    fn owned(&self, acquisition: &str, token: u64, left: Millis) {
+    pub(super) fn owned(&self, acquisition: &str, token: u64, left: Millis) {
         let until = Clock::system().unwrap().boottime().after(left);
         self.claim.send_replace(Claim::Owned(Ownership {
             token: FencingToken::new(0, token).unwrap(),
@@ -56,7 +56,7 @@ impl Held {
     }
 }
 
-const LONG: Millis = Millis(60_000);
+pub(super) const LONG: Millis = Millis(60_000);
 
 fn upstream() -> Counting {
     Counting::answering_first_after(Some(Duration::ZERO))
@@ -78,7 +78,7 @@ fn sent_for(address: SocketAddr, key: &str, work: &str) -> TcpStream {
     stream
 }
 
-async fn told(stream: TcpStream) -> String {
+pub(super) async fn told(stream: TcpStream) -> String {
     stream.set_nonblocking(true).unwrap();
     let mut stream = tokio::net::TcpStream::from_std(stream).unwrap();
     let mut text = String::new();
@@ -159,31 +159,46 @@ async fn it_is_looked_at_again_right_before_the_admission() {
     assert!(over(&stamped), "it is another one");
 }
 
+/// By which work is known by `X-Work`.
+pub(super) fn way() -> Inbound {
+    Inbound {
+        name: "jobs".to_owned(),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        listen_tls: None,
+        url: "http://127.0.0.1:1".parse().unwrap(),
+        pin: Pin {
+            by: PinBy::Header(http::HeaderName::from_static("x-work")),
+            required: false,
+            strict: false,
+        },
+        keep: LONG,
+        at_most: 100,
+        resources: vec![ResourceName::new("a")],
+    }
+}
+
 impl Held {
-    /// With a way in by which work is known by `X-Work`.
+    /// With a way in.
     fn pinning(strict: bool) -> Self {
+        let mut way = way();
+        way.pin.strict = strict;
+        Self::pinning_by(&way)
+    }
+
+    pub(super) fn pinning_by(way: &Inbound) -> Self {
         let held = Self::new();
-        let way = Inbound {
-            name: "jobs".to_owned(),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            listen_tls: None,
-            url: "http://127.0.0.1:1".parse().unwrap(),
-            pin: Pin {
-                by: PinBy::Header(http::HeaderName::from_static("x-work")),
-                required: false,
-                strict,
-            },
-            keep: LONG,
-            at_most: 100,
-            resources: vec![ResourceName::new("a")],
-        };
-        let pins = Pins::new(&[way], &Clock::system().unwrap());
+        let pins = Pins::new(std::slice::from_ref(way), &Clock::system().unwrap());
         let claims = held.claims.clone().pinning(pins);
         Self { claims, ..held }
     }
 
+    /// What is known of some work.
+    pub(super) fn pinned(&self, work: &'static str) -> Pinned {
+        self.claims.pinned(&ResourceName::new("a"), &of(work))
+    }
+
     fn comes_in(&self, work: &'static str) {
-        assert!(self.claims.came_in(0, &of(work)));
+        assert!(matches!(self.claims.came_in(0, &of(work)), Noted::Work(_)));
     }
 }
 

@@ -79,6 +79,20 @@ impl Wording {
                  Send the same request again."
                     .to_owned()
             }
+            Fault::WorkerUnreachable => {
+                "No connection to the worker behind this address could be made (`inbound`, `url`): is it running? \
+                 Nothing was sent to it."
+                    .to_owned()
+            }
+            Fault::WorkerBroke { .. } => {
+                "The worker behind this address broke off before it answered (`inbound`). It may have begun, and \
+                 nobody here finds out: only it can tell."
+                    .to_owned()
+            }
+            Fault::TooMuchWork { at_most } => format!(
+                "When work came in is remembered of {at_most} ids (`inbound`, `at_most`), and there is no room for \
+                 another: one would have to be forgotten before its time. Nothing was sent to the worker."
+            ),
             Fault::LeaseHeld { why } => lease_held(why),
             Fault::LeaseLost { why } => lease_lost(why),
             Fault::OperationInFlight => {
