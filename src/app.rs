@@ -64,7 +64,7 @@ use crate::wire::fingerprint::FingerprintKey;
 
 use holding::Holding;
 pub use holding::LEASE_LOST;
-use listeners::Listeners;
+use listeners::{Listeners, WaysIn};
 use register::Keeper;
 use reload::Reloader;
 use watch::{Look, Watched};
@@ -260,7 +260,7 @@ impl Instance {
         );
         let doors = Doors::new(holding.claims());
         let listeners = Listeners::of(&config, &doors).await?;
-        let inbound = listeners::inbound(&config, doors.claims())?;
+        let inbound = WaysIn::of(&config, doors.claims(), &supervisor)?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
         let reloader = Reloader::new(reload::Inner {
             path: path.to_owned(),
@@ -343,7 +343,7 @@ impl Instance {
             None => in_force.drain(),
         };
         holders.begin_drain(at_most.saturating_add(LAST_ANSWERS));
-        drain(&self.supervisor, at_most, hurry).await;
+        drain(&self.supervisor, &in_force.inbound, at_most, hurry).await;
         closing.cancel();
         let all_closed = async { while served.join_next().await.is_some() {} };
         let doors_closed = in_force.doors.close(LAST_ANSWERS);
@@ -367,14 +367,19 @@ impl Instance {
 }
 
 /// Admits nothing new; what is under way is finished, for at most so long.
-async fn drain(supervisor: &Supervisor, at_most: Duration, hurry: impl Future<Output = ()>) {
+async fn drain(
+    supervisor: &Supervisor,
+    inbound: &WaysIn,
+    at_most: Duration,
+    hurry: impl Future<Output = ()>,
+) {
     tracing::info!(
         under_way = supervisor.under_way(),
         "draining: no new effect is admitted"
     );
     supervisor.begin_drain();
     tokio::select! {
-        drained = supervisor.drained(at_most) => {
+        drained = inbound.drained(supervisor, at_most) => {
             if !drained {
                 tracing::warn!(
                     under_way = supervisor.under_way(),

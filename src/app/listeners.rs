@@ -8,13 +8,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use super::{AppError, bind};
 use crate::config::{Config, Inbound, ListenTls, Upstream};
 use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::gateway::Gateway;
+use crate::dispatch::supervisor::Supervisor;
 use crate::lease::claim::Claims;
 use crate::protocol::ids::UpstreamId;
 use crate::proxy::callbacks::{CallbackFront, CallbackShared};
@@ -105,20 +109,51 @@ fn to_worker(inbound: &Inbound) -> Place {
     }
 }
 
-/// What is to be put behind the doors before the worker.
-pub(super) fn inbound(config: &Config, claims: &Claims) -> Result<Vec<(Place, Face)>, AppError> {
-    let face = |(way, rules): (usize, &Inbound)| {
-        let endpoint = Endpoint::new(&rules.url.to_string(), &TlsMaterial::default(), false);
-        let endpoint = endpoint.map_err(|why| AppError::Worker(rules.name.clone(), why))?;
-        let front = InboundFront::new(InboundShared {
-            way,
-            rules: rules.clone(),
-            claims: claims.clone(),
-            worker: PassThrough::new(endpoint, &Limits::default()).keeping_host(),
-        });
-        Ok((to_worker(rules), Face::Inbound(front)))
-    };
-    config.inbound.iter().enumerate().map(face).collect()
+/// The doors before the worker, and what is to be put behind them.
+pub(super) struct WaysIn {
+    faces: Vec<(Place, Face)>,
+    /// Those who ask there and have no answer yet.
+    asked: TaskTracker,
+}
+
+impl WaysIn {
+    /// Those of a config.
+    pub(super) fn of(
+        config: &Config,
+        claims: &Claims,
+        supervisor: &Supervisor,
+    ) -> Result<Self, AppError> {
+        let asked = TaskTracker::new();
+        let face = |(way, rules): (usize, &Inbound)| {
+            let endpoint = Endpoint::new(&rules.url.to_string(), &TlsMaterial::default(), false);
+            let endpoint = endpoint.map_err(|why| AppError::Worker(rules.name.clone(), why))?;
+            let front = InboundFront::new(InboundShared {
+                way,
+                rules: rules.clone(),
+                claims: claims.clone(),
+                worker: PassThrough::new(endpoint, &Limits::default()).keeping_host(),
+                supervisor: supervisor.clone(),
+                asked: asked.clone(),
+            });
+            Ok((to_worker(rules), Face::Inbound(front)))
+        };
+        let faces: Result<_, AppError> = config.inbound.iter().enumerate().map(face).collect();
+        let faces = faces?;
+        Ok(Self { faces, asked })
+    }
+
+    pub(super) fn faces(&self) -> impl Iterator<Item = &(Place, Face)> {
+        self.faces.iter()
+    }
+
+    /// Nothing new is let in by them: waits until all who ask there have an answer, and for what a drain waits for
+    /// otherwise, at most that long. True if no effect is under way then.
+    pub(super) async fn drained(&self, supervisor: &Supervisor, at_most: Duration) -> bool {
+        self.asked.close();
+        let answered = timeout(at_most, self.asked.wait());
+        let (drained, _slow_worker) = tokio::join!(supervisor.drained(at_most), answered);
+        drained
+    }
 }
 
 /// The listeners of one upstream, each with its certificates.

@@ -21,7 +21,7 @@ mod comparison;
 
 use comparison::{Change, reasons};
 
-use super::listeners::{Listeners, faces};
+use super::listeners::{Listeners, WaysIn, faces};
 use super::watch::{Look, Watched};
 use super::{AppError, gateways};
 use crate::admin::access::Operators;
@@ -66,7 +66,7 @@ pub(super) struct Inner {
     pub(super) turnstile: Turnstile,
     pub(super) doors: Doors,
     /// Ways to the worker: the same for as long as the instance lives.
-    pub(super) inbound: Vec<(Place, Face)>,
+    pub(super) inbound: WaysIn,
     pub(super) shared: Live<Shared>,
     pub(super) gateways: Live<Gateways>,
     pub(super) operators: Operators,
@@ -194,7 +194,7 @@ impl Inner {
             listeners.put(&self.doors, place.clone(), face.clone());
             place.clone()
         };
-        self.inbound.iter().map(put).collect()
+        self.inbound.faces().map(put).collect()
     }
 
     /// Puts what answers behind the doors of one upstream; answers which those are.

@@ -75,14 +75,23 @@
 //!
 //! An id that comes in again keeps its first moment: it is the same work, which may have been begun. So whoever has work
 //! done again *on purpose*, after the worker was replaced or before it owned anything, asks under a new id; a retry
-//! within one trace is refused with the first. A request that carries several known ids is of the oldest moment.
-//! Of a request that comes in with no id, or with two, nothing is noted; `pin.required: true` turns it away with `400
-//! identity-missing`.
+//! within one trace is refused with the first. Only where no byte of it reached the worker (`502 upstream-unreachable`)
+//! has it not come in, and the retry is new. A worker that breaks off is `502 outcome-uncertain`: it may have begun.
+//! A request that carries several known ids is of the oldest moment. Of one that comes in with several, each is noted;
+//! with none, nothing. `pin.required: true` turns both away with `400 identity-missing`.
 //!
-//! Ids are in memory, for `keep` at least (10 minutes; from the last time on that they came in) and twice that at most;
-//! of more than `at_most` the oldest are forgotten earlier, and the log says so once. A sidecar that was restarted has
-//! seen nothing. What is forgotten is what nobody knows: only `strict` refuses it, and with it whatever the worker does
-//! of its own accord. An id is what the worker says: it orders the honest one, and binds no other.
+//! Ids are in memory, for `keep` at least (10 minutes; from the last time on that they came in) and twice that at most.
+//! So `keep` is to be longer than the worker is ever busy with one piece of work. There is room for `at_most` ids
+//! (400000; some 40 MB once they are there); to forget one early would be to take its work for new, so while there is no
+//! room, work with an id that is not known is turned away with `503 overloaded`, and the log says so once. A sidecar
+//! that was restarted has seen nothing. What was forgotten is what nobody knows: only `strict` refuses it, and with it
+//! whatever the worker does of its own accord. An id is what the worker says: it orders the honest one, and binds no
+//! other.
+//!
+//! To set it up: give the worker's address to the sidecar (`inbound`, `url`) and the sidecar's to whoever asked the
+//! worker (in Kubernetes the `targetPort` of its Service; let the worker itself listen on the loopback). Ask once with
+//! a `traceparent` and look whether what the worker sends carries the same trace id: its client has to be instrumented
+//! too. Where it does not, take a header that it does pass on. Then `pin.strict: true` shows what escapes.
 //!
 //! # When the sidecar restarts
 //!

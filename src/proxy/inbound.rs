@@ -2,7 +2,7 @@
 //!
 //! What always holds: what was owned is noted before the request is forwarded, so before anything of its work has
 //! begun, and under the id that the worker gets to see; only what never reached it is as if it had not come. What cannot
-//! be noted, for want of room, is not forwarded. All else goes through as it came, both ways, streaming: only what
+//! be noted, for want of room, is not forwarded; nor is what comes while draining. All else goes through as it came, both ways, streaming: only what
 //! belongs to one connection stays on it.
 //!
 //! What it does not do: judge, record or repeat anything, or change protocols (`Upgrade`).
@@ -12,10 +12,12 @@ use std::sync::Arc;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
+use tokio_util::task::TaskTracker;
 
 use super::forward::by_nobody;
 use super::front::{Content, whole};
 use crate::config::Inbound;
+use crate::dispatch::supervisor::Supervisor;
 use crate::lease::claim::Claims;
 use crate::lease::pins::Noted;
 use crate::telemetry::errors::chain;
@@ -39,6 +41,10 @@ pub struct InboundShared {
     pub claims: Claims,
     /// The way to the worker.
     pub worker: PassThrough,
+    /// Says when nothing new is let in.
+    pub supervisor: Supervisor,
+    /// Those who ask and have no answer yet.
+    pub asked: TaskTracker,
 }
 
 impl InboundFront {
@@ -56,7 +62,11 @@ impl InboundFront {
             rules,
             claims,
             worker,
+            supervisor,
+            asked,
         } = &*self.shared;
+        // Before it is looked whether it may be: a drain waits for whoever is let in.
+        let _asked = asked.token();
         let (mut head, body) = request.into_parts();
         let method = head.method.clone();
         let refused = |fault| whole(problem::fault(&fault, About::default()), &method);
@@ -67,6 +77,10 @@ impl InboundFront {
         }
         if let Some(fault) = lacking(rules, &head.headers) {
             return refused(fault);
+        }
+        // What the worker would send for it does not go out any more.
+        if supervisor.is_draining() {
+            return refused(Fault::Draining);
         }
         let note = match claims.came_in(*way, &head.headers) {
             Noted::Work(note) => Some(note),

@@ -5,6 +5,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::callers::opened;
 use super::on_behalf::{Held, told, way};
@@ -46,6 +47,8 @@ impl Ground {
             rules,
             claims: held.claims.clone(),
             worker: PassThrough::new(endpoint, &Limits::default()).keeping_host(),
+            supervisor: Supervisor::default(),
+            asked: TaskTracker::new(),
         });
         let face = Face::Inbound(front);
         let listen = opened(face, Claims::default(), CancellationToken::new()).await;

@@ -8,8 +8,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::on_behalf::{ACCOUNT, Sidecar, Wanted, lost, told, write};
 use super::*;
+use crate::support::gate::Gate;
 use crate::support::ports;
 use crate::support::python::python;
+use crate::support::script::Script;
 use crate::support::upstream::Keys;
 use crate::workers::Worker;
 
@@ -204,4 +206,66 @@ fn what_comes_in_reaches_the_worker_as_it_came() {
     until("nobody is there any more", || {
         ground.ask("traceparent", OLD, "x").status == 502
     });
+    let nobody = ground.ask("traceparent", NEW, "x");
+    assert_refused(&nobody, 502, "upstream-unreachable", "same-operation");
+    assert!(nobody.text().contains("the worker"), "{}", nobody.text());
+}
+
+/// Another config is put in force, and what came in before is of the same moment.
+#[test]
+fn a_reload_forgets_nothing_and_another_way_in_takes_a_restart() {
+    let (upstream, worker) = (
+        Upstream::start(Keys::Honoured),
+        Upstream::start(Keys::Ignored),
+    );
+    let ground = Ground::start(&upstream, worker.address(), "{ by: traceparent }");
+    ground.own("one", "1");
+    ground.asked(OLD);
+    let reloaded = |from: &str, to: &str| {
+        let last = || ground.sidecar.proxy.read("/v1/config")["last_reload"].clone();
+        let before = last();
+        ground.sidecar.proxy.change_config(from, to);
+        until("it was read again", || last() != before);
+        last()
+    };
+    let applied = reloaded("mode: require", "mode: prefer");
+    assert_eq!(applied["result"], "applied", "{applied}");
+    let refused = reloaded("by: traceparent", "by: { header: X-Work }");
+    assert_eq!(refused["result"], "refused", "{refused}");
+    assert!(
+        refused.to_string().contains("inbound cannot change"),
+        "{refused}"
+    );
+    ground.lose();
+    ground.own("two", "2");
+    let stale = ground.pay("a", OLD_AGAIN);
+    assert_refused(&stale, 412, "stale-fencing-token", "never");
+    ground.asked(NEW);
+    assert_eq!(ground.pay("b", NEW).status, 201);
+}
+
+/// Who was let in gets the worker's answer, and nobody else is.
+#[test]
+fn a_stop_waits_for_the_worker_and_lets_nothing_more_in() {
+    let (upstream, worker) = (
+        Upstream::start(Keys::Honoured),
+        Upstream::start(Keys::Ignored),
+    );
+    let mut ground = Ground::start(&upstream, worker.address(), "{ by: traceparent }");
+    let answer = Gate::closed();
+    worker.next(Script::hold_answer(&answer));
+    let let_in = Call::new(ground.inbound, "POST", "/work")
+        .json("{}")
+        .start();
+    answer.until_reached();
+    ground.sidecar.proxy.begin_to_stop();
+    until("it drains", || {
+        ground.sidecar.proxy.health("/readyz").status == 503
+    });
+    let late = ground.ask("traceparent", OLD, "x");
+    assert_refused(&late, 503, "draining", "same-operation");
+    answer.open();
+    assert_eq!(let_in.answer().status, 201);
+    assert_eq!(ground.sidecar.proxy.ended().code(), Some(0));
+    assert_eq!(worker.heads().len(), 1);
 }
