@@ -260,15 +260,14 @@ impl Instance {
         );
         let doors = Doors::new(holding.claims());
         let listeners = Listeners::of(&config, &doors).await?;
-        let inbound = WaysIn::of(&config, doors.claims(), &supervisor)?;
         let named = config.admin.iter().flat_map(|it| it.operators.clone());
         let reloader = Reloader::new(reload::Inner {
             path: path.to_owned(),
             dispatcher,
             reconciler: reconciler.clone(),
             turnstile,
+            inbound: WaysIn::of(&config, doors.claims(), &supervisor)?,
             doors,
-            inbound,
             shared: Live::new(Arc::new(shared)),
             gateways: Live::new(gateways),
             operators: Operators::new(named),

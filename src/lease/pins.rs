@@ -64,8 +64,13 @@ pub struct Note {
     at: BootInstant,
 }
 
-/// Of each resource, what work is pinned to that came in then.
-type Moment = Vec<(ResourceName, Pinned)>;
+/// When work came in.
+struct Moment {
+    /// Since when it was known to be as it was then.
+    since: BootInstant,
+    /// Of each resource, what it is pinned to.
+    owned: Vec<(ResourceName, Pinned)>,
+}
 
 /// One way in.
 struct Pin {
@@ -145,51 +150,50 @@ impl Pins {
         }
     }
 
-    /// What is known of the work of a request that the worker sends. Of several moments the oldest counts: tokens never
-    /// go back.
+    /// What is known of the work of a request that the worker sends. Of several moments the oldest counts, and what was
+    /// not owned above all.
     pub(super) fn of(&self, resource: &ResourceName, headers: &HeaderMap) -> Pinned {
-        let mut pinned = Pinned::Free;
         let ways = self.0.iter();
-        for pin in ways.filter(|pin| pin.resources.contains(resource)) {
-            let ids = work::all(&pin.by, headers);
-            let moments = ids.into_iter().filter_map(|id| pin.moment(id));
-            let of_resource = moments.filter_map(|moment| of_then(&moment, resource));
-            pinned = of_resource.fold(pinned, Pinned::older);
-            if pin.strict && pinned == Pinned::Free {
-                pinned = Pinned::Unknown;
-            }
+        let ways = ways.filter(|pin| pin.resources.contains(resource));
+        let known = ways.clone().flat_map(|pin| {
+            let ids = work::all(&pin.by, headers).into_iter();
+            ids.filter_map(|id| pin.moment(id))
+        });
+        let of_resource = known.filter_map(|moment| moment.of(resource));
+        let oldest = of_resource.min_by_key(|(since, pinned)| pinned.age(*since));
+        match oldest {
+            Some((_, pinned)) => pinned,
+            None if ways.into_iter().any(|pin| pin.strict) => Pinned::Unknown,
+            None => Pinned::Free,
         }
-        pinned
     }
 }
 
-/// What that moment says of a resource; `None`: nothing.
-fn of_then(moment: &Moment, resource: &ResourceName) -> Option<Pinned> {
-    let found = moment.iter().find(|(name, _)| name == resource);
-    found.map(|(_, pinned)| pinned.clone())
+impl Moment {
+    /// What it says of a resource; `None`: nothing.
+    fn of(&self, resource: &ResourceName) -> Option<(BootInstant, Pinned)> {
+        let found = self.owned.iter().find(|(name, _)| name == resource);
+        found.map(|(_, pinned)| (self.since, pinned.clone()))
+    }
 }
 
 impl Pinned {
-    /// The older one of both. What is known stands above what is not, and what was not owned above all.
-    fn older(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Unowned, _) | (_, Self::Unowned) => Self::Unowned,
-            (Self::Under(one), Self::Under(other)) if one.token <= other.token => Self::Under(one),
-            (_, Self::Under(past)) | (Self::Under(past), Self::Free | Self::Unknown) => {
-                Self::Under(past)
-            }
-            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
-            (Self::Free, Self::Free) => Self::Free,
+    /// Orders what is known: the oldest first. Tokens break ties, and no more than that: after a repair a later one may
+    /// be lower.
+    fn age(&self, since: BootInstant) -> (bool, BootInstant, Option<FencingToken>) {
+        match self {
+            Self::Under(past) => (true, since, Some(past.token)),
+            Self::Free | Self::Unknown | Self::Unowned => (false, since, None),
         }
     }
 }
 
 impl Pin {
     /// When it was noted; `None`: there is no room.
-    fn note(&self, ids: &[WorkId], moment: Moment) -> Option<BootInstant> {
+    fn note(&self, ids: &[WorkId], owned: Vec<(ResourceName, Pinned)>) -> Option<BootInstant> {
         let now = self.clock.boottime();
         let (is_noted, tells) = self.remembered(|remembered| {
-            let is_noted = remembered.note(ids, moment, now);
+            let is_noted = remembered.note(ids, owned, now);
             let tells = !is_noted && !remembered.told;
             remembered.told |= tells;
             (is_noted, tells)
@@ -235,13 +239,21 @@ impl Remembered {
             since: now,
             recent: HashMap::new(),
             before: HashMap::new(),
-            last: Arc::default(),
+            last: Arc::new(Moment {
+                since: now,
+                owned: Vec::new(),
+            }),
             told: false,
         }
     }
 
     /// `false`: there is no room for those that are new, and nothing is noted.
-    fn note(&mut self, ids: &[WorkId], moment: Moment, now: BootInstant) -> bool {
+    fn note(
+        &mut self,
+        ids: &[WorkId],
+        owned: Vec<(ResourceName, Pinned)>,
+        now: BootInstant,
+    ) -> bool {
         self.forget(now);
         let is_new = |id: &&WorkId| !self.recent.contains_key(id) && !self.before.contains_key(id);
         let new = ids.iter().filter(is_new).count();
@@ -249,8 +261,8 @@ impl Remembered {
         if new > self.at_most.saturating_sub(remembered) {
             return false;
         }
-        if new > 0 && *self.last != moment {
-            self.last = Arc::new(moment);
+        if new > 0 && self.last.owned != owned {
+            self.last = Arc::new(Moment { since: now, owned });
         }
         for id in ids {
             let first = self.before.remove(id).unwrap_or_else(|| Known {

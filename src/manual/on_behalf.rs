@@ -60,10 +60,10 @@
 //! A connection says that what comes over it was not begun before its acquisition; it cannot say so of a worker that
 //! opens a new one for old work. Where work comes in by HTTP, the sidecar can know when. `inbound` is a listener before
 //! the worker: whoever asks it for work asks there, and everything goes on to it as it came (only fields of one connection
-//! stay; an `Upgrade` is not carried on). The id of the work, the trace id of its `traceparent` or a header of your choice,
-//! is noted before it is forwarded, together with the acquisition and token of each lease at that moment. A worker
-//! that is instrumented carries a trace on by itself; the span may change. What it then sends without a token, over a
-//! connection that may say so, is judged by that moment:
+//! stay; an `Upgrade` is not carried on), however long the worker takes to answer. The id of the work, the trace id of
+//! its `traceparent` or a header of your choice, is noted before it is forwarded, together with the acquisition and
+//! token of each lease at that moment. A worker that is instrumented carries a trace on by itself; the span may change.
+//! What it then sends without a token, over a connection that may say so, is judged by that moment:
 //!
 //! | its work came in | a request with that id gets |
 //! |---|---|

@@ -115,12 +115,10 @@ impl Effect {
                     After::Told(told) => Some(told),
                     After::NothingSent(told) => patience.give_up_on_connections().then_some(told),
                 },
-                Ruling::ReserveFirst if !self.stamped.may_be_sent() => {
-                    Some(self.teller.fault(&key, &Stamped::over()))
-                }
                 Ruling::ReserveFirst => {
                     patience.must_reserve = true;
-                    None
+                    let is_over = !self.stamped.may_be_sent();
+                    is_over.then(|| self.teller.fault(&key, &Stamped::over()))
                 }
                 Ruling::Replay { completion, stale } => {
                     Some(Teller::stored(&key, &completion, stale, Answered::Replayed))

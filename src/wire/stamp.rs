@@ -79,11 +79,14 @@ impl Stamps {
             return Ok(None);
         };
         let refused = match stamp {
-            Stamp::Owned(token) | Stamp::Earlier(token)
-                if names_another(fence, facts, &token.acquisition) =>
-            {
+            Stamp::Owned(token) if names_another(fence, facts, &token.acquisition) => {
                 Fault::LeaseLost {
                     why: "it names an acquisition that is over".to_owned(),
+                }
+            }
+            Stamp::Earlier(token) if names_another(fence, facts, &token.acquisition) => {
+                Fault::LeaseLost {
+                    why: "it names an acquisition that its work did not come in under".to_owned(),
                 }
             }
             Stamp::Owned(token) => return Ok(Some((token, Standing::Present))),

@@ -241,7 +241,7 @@ fn of_several_ids_the_oldest_moment_counts() {
     ground.own(2);
     assert!(ground.comes_in(0, &["second"]));
     for ids in [["first", "second"], ["second", "first"]] {
-        assert_eq!(ground.pinned(&ids), Pinned::Under(past(1)));
+        assert_eq!(ground.pinned(&ids), Pinned::Under(past(1)), "at once");
     }
     for ids in [["none", "second"], ["second", "none"]] {
         assert_eq!(ground.pinned(&ids), Pinned::Unowned);
@@ -264,4 +264,18 @@ fn where_it_is_strict_what_is_not_known_is_not_free() {
     // It came in by another way, and that is known.
     assert!(ground.comes_in(1, &["work"]));
     assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(1)));
+}
+
+/// After a repair tokens begin anew, lower than before.
+#[test]
+fn of_several_moments_the_oldest_is_not_the_one_with_the_lowest_token() {
+    let ground = Ground::with_one();
+    ground.own(900);
+    assert!(ground.comes_in(0, &["before"]));
+    ground.clock.pass(Millis(1));
+    ground.own(108);
+    assert!(ground.comes_in(0, &["after"]));
+    for ids in [["before", "after"], ["after", "before"]] {
+        assert_eq!(ground.pinned(&ids), Pinned::Under(past(900)));
+    }
 }

@@ -194,21 +194,26 @@ async fn what_is_turned_away_reaches_nobody_and_is_not_noted() {
     let (address, requests) = prompt_worker();
     let ground = Ground::before(address, |rules| {
         rules.pin.required = true;
-        rules.at_most = 1;
+        rules.at_most = 2;
     })
     .await;
     for fields in ["", "X-Work: w\r\nX-Work: v\r\n", "X-Work:\r\n"] {
         let text = ground.ask(fields).await;
         assert_told(&text, 400, "identity-missing", "pin.required");
     }
-    assert_eq!(ground.held.pinned("w"), Pinned::Free);
+    for work in ["w", "v"] {
+        assert_eq!(ground.held.pinned(work), Pinned::Free);
+    }
     assert!(ground.ask("X-Work: w\r\n").await.contains(" 202 "));
+    ground.held.owned("second", 108, Millis(60_000));
+    assert!(ground.ask("X-Work: u\r\n").await.contains(" 202 "));
+    assert_eq!(ground.held.pinned("u"), under("second", 108));
     let text = ground.ask("X-Work: v\r\n").await;
     assert_told(&text, 503, "overloaded", "at_most");
     assert!(text.to_lowercase().contains("retry-after"), "{text}");
     assert_eq!(ground.held.pinned("v"), Pinned::Free);
     assert!(ground.ask("X-Work: w\r\n").await.contains(" 202 "));
-    assert_eq!(requests.try_iter().count(), 2);
+    assert_eq!(requests.try_iter().count(), 3);
 }
 
 /// Of either, the other side has the beginning before the end is there.
