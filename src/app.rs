@@ -64,7 +64,7 @@ use crate::wire::fingerprint::FingerprintKey;
 
 use holding::Holding;
 pub use holding::LEASE_LOST;
-use listeners::Listeners;
+use listeners::{Listeners, WaysIn};
 use register::Keeper;
 use reload::Reloader;
 use watch::{Look, Watched};
@@ -121,8 +121,11 @@ pub enum AppError {
     /// An upstream cannot be used.
     #[error("the upstream `{0}` cannot be used")]
     Upstream(String, #[source] EndpointError),
+    /// The worker cannot be asked.
+    #[error("the worker behind `{0}` cannot be asked")]
+    Worker(String, #[source] EndpointError),
     /// A listener cannot speak TLS.
-    #[error("the listener of the upstream `{0}` cannot speak TLS")]
+    #[error("the listener for {0} cannot speak TLS")]
     Listener(String, #[source] InboundTlsError),
     /// An address cannot be bound.
     #[error("cannot listen on {address} for {what}")]
@@ -263,6 +266,7 @@ impl Instance {
             dispatcher,
             reconciler: reconciler.clone(),
             turnstile,
+            inbound: WaysIn::of(&config, doors.claims(), &supervisor)?,
             doors,
             shared: Live::new(Arc::new(shared)),
             gateways: Live::new(gateways),
@@ -338,7 +342,7 @@ impl Instance {
             None => in_force.drain(),
         };
         holders.begin_drain(at_most.saturating_add(LAST_ANSWERS));
-        drain(&self.supervisor, at_most, hurry).await;
+        drain(&self.supervisor, &in_force.inbound, at_most, hurry).await;
         closing.cancel();
         let all_closed = async { while served.join_next().await.is_some() {} };
         let doors_closed = in_force.doors.close(LAST_ANSWERS);
@@ -362,14 +366,19 @@ impl Instance {
 }
 
 /// Admits nothing new; what is under way is finished, for at most so long.
-async fn drain(supervisor: &Supervisor, at_most: Duration, hurry: impl Future<Output = ()>) {
+async fn drain(
+    supervisor: &Supervisor,
+    inbound: &WaysIn,
+    at_most: Duration,
+    hurry: impl Future<Output = ()>,
+) {
     tracing::info!(
         under_way = supervisor.under_way(),
         "draining: no new effect is admitted"
     );
     supervisor.begin_drain();
     tokio::select! {
-        drained = supervisor.drained(at_most) => {
+        drained = inbound.drained(supervisor, at_most) => {
             if !drained {
                 tracing::warn!(
                     under_way = supervisor.under_way(),

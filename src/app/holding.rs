@@ -24,6 +24,7 @@ use crate::config::{Config, OnLoss, RegisterPlace};
 use crate::lease::claim::{Changes, Claim, Claims};
 use crate::lease::held::{CannotHold, Held};
 use crate::lease::own::Own;
+use crate::lease::pins::Pins;
 use crate::protocol::time::{BootInstant, Millis};
 use crate::store::sqlite;
 use crate::telemetry::logs;
@@ -138,7 +139,8 @@ impl Holding {
         }
         Ok(Self {
             held,
-            claims: Claims::new(clock.clone(), entries, changes),
+            claims: Claims::new(clock.clone(), entries, changes)
+                .pinning(Pins::new(&config.inbound, clock)),
             watched,
         })
     }

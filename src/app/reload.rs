@@ -21,7 +21,7 @@ mod comparison;
 
 use comparison::{Change, reasons};
 
-use super::listeners::{Listeners, faces};
+use super::listeners::{Listeners, WaysIn, faces};
 use super::watch::{Look, Watched};
 use super::{AppError, gateways};
 use crate::admin::access::Operators;
@@ -34,7 +34,7 @@ use crate::dispatch::gateway::{Gateway, Gateways};
 use crate::dispatch::live::Live;
 use crate::dispatch::turnstile::{Names, Turnstile};
 use crate::protocol::ids::OperationKey;
-use crate::proxy::doors::{Doors, Place};
+use crate::proxy::doors::{Doors, Face, Place};
 use crate::proxy::front::Shared;
 use crate::reconcile::Reconciler;
 use crate::telemetry::errors::chain;
@@ -65,6 +65,8 @@ pub(super) struct Inner {
     pub(super) reconciler: Reconciler,
     pub(super) turnstile: Turnstile,
     pub(super) doors: Doors,
+    /// Ways to the worker: the same for as long as the instance lives.
+    pub(super) inbound: WaysIn,
     pub(super) shared: Live<Shared>,
     pub(super) gateways: Live<Gateways>,
     pub(super) operators: Operators,
@@ -183,6 +185,16 @@ impl Inner {
                 self.put_behind(&mut listeners, &shared, gateway);
             }
         }
+        self.put_inbound(&mut listeners);
+    }
+
+    /// Puts the ways to the worker behind their doors, with the certificates of now; answers which those are.
+    fn put_inbound(&self, listeners: &mut Listeners) -> Vec<Place> {
+        let put = |(place, face): &(Place, Face)| {
+            listeners.put(&self.doors, place.clone(), face.clone());
+            place.clone()
+        };
+        self.inbound.faces().map(put).collect()
     }
 
     /// Puts what answers behind the doors of one upstream; answers which those are.
@@ -338,6 +350,7 @@ impl Inner {
             };
             places.extend(self.put_behind(&mut listeners, &shared, gateway));
         }
+        places.extend(self.put_inbound(&mut listeners));
         for closed in self.doors.keep(&places) {
             tracing::info!(upstream = %closed.upstream, listen = %closed.address, "no longer listening");
         }
@@ -373,6 +386,7 @@ fn fixed(before: &Config, after: &Config) -> Vec<String> {
         ("health.address", before.health != after.health),
         ("worker.address", before.worker != after.worker),
         ("leases", before.leases != after.leases),
+        ("inbound", before.inbound != after.inbound),
     ];
     let changed = all.into_iter().filter(|(_, is_changed)| *is_changed);
     changed

@@ -17,6 +17,7 @@ mod database;
 mod encryption;
 mod errors;
 mod field;
+mod inbound;
 mod insertion;
 mod inside;
 mod leases;
@@ -42,6 +43,7 @@ pub use encryption::EncryptionKey;
 pub use errors::ErrorShape;
 #[cfg(test)]
 pub(crate) use errors::{PROBLEMS, RETRIES};
+pub use inbound::{Inbound, Pin, PinBy};
 pub use insertion::{
     IfPresent, Insert, KeyFormat, KeyRule, ReferencePart, ReferenceRule, Signed, Slot,
 };

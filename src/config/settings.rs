@@ -19,6 +19,7 @@ use super::callers::{ListenTls, PrincipalPart};
 use super::database::DatabaseUrl;
 use super::encryption::EncryptionKey;
 use super::errors::ErrorShape;
+use super::inbound::Inbound;
 use super::insertion::{self, Insert, KeyRule};
 use super::leases::HeldLease;
 use super::secret::Secret;
@@ -47,6 +48,8 @@ pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
     /// Leases that are held on behalf of the worker; names and resources are distinct.
     pub leases: Vec<HeldLease>,
+    /// Ways in to the worker; names and addresses are distinct.
+    pub inbound: Vec<Inbound>,
     /// Limits of the whole process.
     pub limits: Limits,
     /// How long an answer is held back for its record to commit.

@@ -7,8 +7,10 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::pins::{Note, Noted, Past, Pinned, Pins};
 use crate::clock::Clock;
 use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, TokenSource};
 use crate::protocol::time::BootInstant;
@@ -37,7 +39,10 @@ pub struct Ownership {
 
 /// All resources that are held here on behalf of a worker. Cheap to clone.
 #[derive(Clone)]
-pub struct Claims(Arc<Inner>);
+pub struct Claims {
+    inner: Arc<Inner>,
+    pins: Pins,
+}
 
 struct Inner {
     /// `None`: none is held, and nobody asks.
@@ -84,22 +89,57 @@ impl Changes {
 
 impl Default for Claims {
     fn default() -> Self {
-        Self(Arc::new(Inner {
+        Self::of_inner(Inner {
             clock: None,
             held: Vec::new(),
             changes: Changes::default(),
-        }))
+        })
     }
 }
 
 impl Claims {
     /// Of these.
     pub fn new(clock: Clock, held: Vec<Entry>, changes: Changes) -> Self {
-        Self(Arc::new(Inner {
+        Self::of_inner(Inner {
             clock: Some(clock),
             held,
             changes,
-        }))
+        })
+    }
+
+    fn of_inner(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+            pins: Pins::default(),
+        }
+    }
+
+    /// The same, with the ways in by which work is pinned to them.
+    #[must_use]
+    pub fn pinning(self, pins: Pins) -> Self {
+        Self { pins, ..self }
+    }
+
+    /// Work comes in by the way of that number, and has not been begun.
+    pub fn came_in(&self, way: usize, headers: &HeaderMap) -> Noted {
+        self.pins
+            .note(way, headers, |resource| match self.of(resource) {
+                Some(Claim::Owned(owned)) => Some(Past {
+                    token: owned.token,
+                    acquisition: owned.acquisition,
+                }),
+                Some(Claim::NotYet(_) | Claim::Lost(_)) | None => None,
+            })
+    }
+
+    /// It never reached the worker.
+    pub fn withdraw(&self, note: &Note) {
+        self.pins.withdraw(note);
+    }
+
+    /// What is known of the work of a request that the worker sends, for one resource.
+    pub fn pinned(&self, resource: &ResourceName, headers: &HeaderMap) -> Pinned {
+        self.pins.of(resource, headers)
     }
 
     /// How it stands with a resource now; `None`: it is not held on anybody's behalf.
@@ -110,7 +150,7 @@ impl Claims {
 
     /// All of them, and how it stands with each now.
     pub fn all(&self) -> impl Iterator<Item = (&ResourceName, &TokenSource, Claim)> {
-        let held = self.0.held.iter();
+        let held = self.inner.held.iter();
         held.map(|entry| (&entry.resource, &entry.source, self.now(entry)))
     }
 
@@ -121,7 +161,7 @@ impl Claims {
         acquisition: &AcquisitionId,
     ) -> Option<BootInstant> {
         let entry = self.entry(resource)?;
-        let now = self.0.clock.as_ref()?.boottime();
+        let now = self.inner.clock.as_ref()?.boottime();
         match &*entry.claim.borrow() {
             Claim::Owned(owned) if owned.acquisition == *acquisition => {
                 Some(owned.until).filter(|until| *until > now)
@@ -133,7 +173,7 @@ impl Claims {
     /// What is in force now.
     pub fn in_force(&self) -> InForce {
         // Before it is looked at: what changes meanwhile shows as a change.
-        let mut changes = self.0.changes.0.subscribe();
+        let mut changes = self.inner.changes.0.subscribe();
         changes.mark_unchanged();
         let owned = self.all().filter_map(|(resource, _, claim)| match claim {
             Claim::Owned(owned) => Some((resource.clone(), owned.acquisition)),
@@ -147,8 +187,8 @@ impl Claims {
 
     /// Nothing, as of before anything was owned: where anything can be, that has changed since.
     pub fn nothing_in_force(&self) -> InForce {
-        let mut changes = self.0.changes.0.subscribe();
-        if self.0.held.is_empty() {
+        let mut changes = self.inner.changes.0.subscribe();
+        if self.inner.held.is_empty() {
             changes.mark_unchanged();
         } else {
             changes.mark_changed();
@@ -172,13 +212,13 @@ impl Claims {
     }
 
     fn entry(&self, resource: &ResourceName) -> Option<&Entry> {
-        let mut held = self.0.held.iter();
+        let mut held = self.inner.held.iter();
         held.find(|entry| entry.resource == *resource)
     }
 
     fn now(&self, entry: &Entry) -> Claim {
         let claim = entry.claim.borrow().clone();
-        let now = self.0.clock.as_ref().map(Clock::boottime);
+        let now = self.inner.clock.as_ref().map(Clock::boottime);
         match claim {
             Claim::Owned(owned) if now.is_none_or(|now| owned.until <= now) => {
                 Claim::Lost(ENDED.to_owned())

@@ -61,7 +61,7 @@
 //! | `sequence-regressed` | 412 | never |  | a higher sequence was admitted already |
 //! | `lease-not-current` | 412 | never |  | the effect needs a lease that is live, and known here to be |
 //! | `lease-held` | 409 | same-operation | Retry-After | the sidecar holds the lease on behalf of its worker, and does not have it yet: another has it, or the worker was not seen yet |
-//! | `lease-lost` | 412 | never |  | it had it for this worker, and lost it; or the connection is older than the acquisition. Restart the worker |
+//! | `lease-lost` | 412 | never |  | it had it for this worker, and lost it; or the connection is older than the acquisition, or the work came in when it was not owned (`inbound`). Restart the worker |
 //! | `fencing-token-unknown` | 412 | after-settlement |  | the token cannot be placed: a later epoch, a jump, another source; the text says what an operator types if it is genuine |
 //! | `fencing-token-required` | 428 | never |  | the effect needs a token, and there is none |
 //! | `idempotency-key-reused` | 422 | never |  | this identity was used with another request; `differs` names what is different |

@@ -55,6 +55,44 @@
 //! begun before. Idle ones are closed a moment after an acquisition begins or ends, so that pools open new ones. A request
 //! that waits in the listener's queue while that happens is on the older side.
 //!
+//! # Pinning
+//!
+//! A connection says that what comes over it was not begun before its acquisition; it cannot say so of a worker that
+//! opens a new one for old work. Where work comes in by HTTP, the sidecar can know when. `inbound` is a listener before
+//! the worker: whoever asks it for work asks there, and everything goes on to it as it came (only fields of one connection
+//! stay; an `Upgrade` is not carried on), however long the worker takes to answer. The id of the work, the trace id of
+//! its `traceparent` or a header of your choice, is noted before it is forwarded, together with the acquisition and
+//! token of each lease at that moment. A worker that is instrumented carries a trace on by itself; the span may change.
+//! What it then sends without a token, over a connection that may say so, is judged by that moment:
+//!
+//! | its work came in | a request with that id gets |
+//! |---|---|
+//! | under the acquisition that is in force | its token |
+//! | under an earlier one | the token of *then*: `412 stale-fencing-token`, or the stored answer where it was done already. It never leaves |
+//! | under one that is over, and nothing is owned now | `412 lease-lost` |
+//! | when nothing was owned | `412 lease-lost`, also once something is |
+//! | nobody knows: no id, never seen, forgotten | as without pinning; with `pin.strict: true` `412 lease-lost` |
+//!
+//! An id that comes in again keeps its first moment: it is the same work, which may have been begun. So whoever has work
+//! done again *on purpose*, after the worker was replaced or before it owned anything, asks under a new id; a retry
+//! within one trace is refused with the first. Only where no byte of it reached the worker (`502 upstream-unreachable`)
+//! has it not come in, and the retry is new. A worker that breaks off is `502 outcome-uncertain`: it may have begun.
+//! A request that carries several known ids is of the oldest moment. Of one that comes in with several, each is noted;
+//! with none, nothing. `pin.required: true` turns both away with `400 identity-missing`.
+//!
+//! Ids are in memory, for `keep` at least (10 minutes; from the last time on that they came in) and twice that at most.
+//! So `keep` is to be longer than the worker is ever busy with one piece of work. There is room for `at_most` ids
+//! (400000; some 40 MB once they are there); to forget one early would be to take its work for new, so while there is no
+//! room, work with an id that is not known is turned away with `503 overloaded`, and the log says so once. A sidecar
+//! that was restarted has seen nothing. What was forgotten is what nobody knows: only `strict` refuses it, and with it
+//! whatever the worker does of its own accord. An id is what the worker says: it orders the honest one, and binds no
+//! other.
+//!
+//! To set it up: give the worker's address to the sidecar (`inbound`, `url`) and the sidecar's to whoever asked the
+//! worker (in Kubernetes the `targetPort` of its Service; let the worker itself listen on the loopback). Ask once with
+//! a `traceparent` and look whether what the worker sends carries the same trace id: its client has to be instrumented
+//! too. Where it does not, take a header that it does pass on. Then `pin.strict: true` shows what escapes.
+//!
 //! # When the sidecar restarts
 //!
 //! The last ownership is in a small file in `state`, written before anything is claimed: `lease-DIGEST.json`, by the

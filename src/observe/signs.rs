@@ -78,6 +78,9 @@ fn lacking(fault: &Fault) -> Option<Finding> {
         | Fault::OperationInFlight
         | Fault::OutcomeUncertain { .. }
         | Fault::UpstreamUnreachable
+        | Fault::WorkerUnreachable
+        | Fault::WorkerBroke { .. }
+        | Fault::TooMuchWork { .. }
         | Fault::StoreUnavailable
         | Fault::LeaseHeld { .. }
         | Fault::LeaseLost { .. }

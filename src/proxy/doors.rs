@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::callbacks::CallbackFront;
 use super::front::{Content, Front};
+use super::inbound::InboundFront;
 use super::listener;
 use super::tls::InboundTls;
 use crate::dispatch::live::Live;
@@ -41,7 +42,7 @@ pub struct Doors {
 pub struct Place {
     /// The address.
     pub address: SocketAddr,
-    /// The upstream behind it.
+    /// The upstream behind it; of a way to the worker its own name.
     pub upstream: UpstreamId,
     /// Who comes in by it.
     pub way: Way,
@@ -54,6 +55,8 @@ pub enum Way {
     ToUpstream,
     /// The upstream itself, which calls back.
     FromUpstream,
+    /// Whoever asks the worker for work.
+    ToWorker,
 }
 
 /// What answers behind a door.
@@ -63,6 +66,8 @@ pub enum Face {
     Callers(Front),
     /// The upstream's callbacks.
     Callbacks(CallbackFront),
+    /// Who asks the worker.
+    Inbound(InboundFront),
 }
 
 /// What is behind one.
@@ -101,6 +106,7 @@ impl Face {
         match self {
             Self::Callers(front) => front.answer(request, caller).await,
             Self::Callbacks(front) => front.answer(request).await,
+            Self::Inbound(front) => front.answer(request).await,
         }
     }
 }
@@ -133,7 +139,12 @@ impl Doors {
             closing,
         };
         let (in_force, closing) = (door.in_force.clone(), door.closing.clone());
-        let served = listener::serve(socket, in_force, self.claims.clone(), closing);
+        // What comes in to the worker says nothing on its behalf: its connections outlast every acquisition.
+        let claims = match door.place.way {
+            Way::ToUpstream | Way::FromUpstream => self.claims.clone(),
+            Way::ToWorker => Claims::default(),
+        };
+        let served = listener::serve(socket, in_force, claims, closing);
         self.listeners.spawn(served);
         self.open().push(door);
     }

@@ -56,7 +56,7 @@ impl Front {
         protect: Arc<Protect>,
         params: PathParams,
     ) -> Response<Content> {
-        let stamps = stamps_of(request.extensions());
+        let stamps = stamps_of(request.extensions(), request.headers());
         let (head, body) = request.into_parts();
         let headers = hygiene::as_sent(&head.headers, &for_us(&protect));
         let dispatcher = &self.shared.dispatcher;
@@ -134,7 +134,7 @@ struct Failed {
     evidence: Evidence,
 }
 
-fn by_nobody(response: Response<Incoming>) -> Response<Content> {
+pub(super) fn by_nobody(response: Response<Incoming>) -> Response<Content> {
     response.map(|body| Either::Right(Either::Left(Overheard::by_nobody(body))))
 }
 

@@ -346,7 +346,7 @@ impl Front {
             body: body.clone(),
             caller,
             first_attempt,
-            stamps: &stamps_of(&head.extensions),
+            stamps: &stamps_of(&head.extensions, &head.headers),
         };
         let identified = identify(scope, effect)?;
         let params = params.clone();

@@ -117,7 +117,8 @@ impl Effect {
                 },
                 Ruling::ReserveFirst => {
                     patience.must_reserve = true;
-                    None
+                    let is_over = !self.stamped.may_be_sent();
+                    is_over.then(|| self.teller.fault(&key, &Stamped::over()))
                 }
                 Ruling::Replay { completion, stale } => {
                     Some(Teller::stored(&key, &completion, stale, Answered::Replayed))
@@ -167,6 +168,9 @@ impl Effect {
     /// A connection for a request that will need one. What the register would answer from its
     /// record needs none; a look that is wrong costs one more question, never an attempt.
     async fn reserve(&self, must: bool) -> Result<Option<Reserved>, Fault> {
+        if !self.stamped.may_be_sent() {
+            return Ok(None);
+        }
         if !self.gateway.endpoint.fresh_connections()
             && let Some(idle) = self.gateway.pool.idle()
         {

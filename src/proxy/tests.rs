@@ -45,6 +45,7 @@ use crate::wire::stamp::Stamps;
 mod callers;
 mod classes;
 mod commits;
+mod inbound;
 mod on_behalf;
 mod oversized;
 mod races;

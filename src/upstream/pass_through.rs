@@ -1,7 +1,7 @@
 //! Requests that are no effects: forwarded on the stock pooled client, both ways streaming.
 //!
 //! What always holds: HTTP/1.1; nothing is sent twice, also not what the client could not send at
-//! first; method, target and fields are the caller's, Host is the upstream's.
+//! first; method, target and fields are the caller's, Host is the upstream's unless it is to stay the caller's too.
 //!
 //! What it does not do: count bytes, buffer content, bound how long an answer takes, undo codings,
 //! follow redirects, or choose which fields may pass (`wire`).
@@ -30,6 +30,8 @@ use super::stream::Stream;
 pub struct PassThrough<B = Incoming> {
     client: Client<Connector, B>,
     endpoint: Endpoint,
+    /// Is a Host that the request has kept?
+    keeps_host: bool,
 }
 
 /// Why there is no answer to a forwarded request.
@@ -52,6 +54,7 @@ impl<B> Clone for PassThrough<B> {
         Self {
             client: self.client.clone(),
             endpoint: self.endpoint.clone(),
+            keeps_host: self.keeps_host,
         }
     }
 }
@@ -76,7 +79,20 @@ where
             .retry_canceled_requests(false)
             .set_host(false)
             .build(connector);
-        Self { client, endpoint }
+        Self {
+            client,
+            endpoint,
+            keeps_host: false,
+        }
+    }
+
+    /// The same; what is forwarded keeps its own Host, where it has one.
+    #[must_use]
+    pub fn keeping_host(self) -> Self {
+        Self {
+            keeps_host: true,
+            ..self
+        }
     }
 
     /// Forwards `request`, whose target is in origin form. Ends with the head of the answer; its
@@ -92,9 +108,11 @@ where
             .and_then(|target| absolute(&self.endpoint, target))
             .ok_or(PassThroughError::Target)?;
         *request.uri_mut() = target;
-        request
-            .headers_mut()
-            .insert(http::header::HOST, self.endpoint.host_header().clone());
+        if !(self.keeps_host && request.headers().contains_key(http::header::HOST)) {
+            request
+                .headers_mut()
+                .insert(http::header::HOST, self.endpoint.host_header().clone());
+        }
         self.client.request(request).await.map_err(|error| {
             if error.is_connect() {
                 PassThroughError::Unreachable(error)

@@ -9,7 +9,7 @@
 //! What it does not do: let single fields through by route (a later version).
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
@@ -106,6 +106,21 @@ pub fn as_sent(headers: &HeaderMap, ours: &[HeaderName]) -> HeaderMap {
         .collect()
 }
 
+/// The fields of a request to the worker, from whoever asks it: all but what belongs to one connection.
+pub fn to_worker(headers: &HeaderMap) -> HeaderMap {
+    let nominated = Nominated::by(headers);
+    let stays = |name: &HeaderName| {
+        let text = name.as_str();
+        let is_framing = FRAMING.contains(&text) && *name != HOST;
+        is_hop_by_hop(text) || is_framing || nominated.contain(text)
+    };
+    let travels = headers.iter().filter(|(name, _)| !stays(name));
+    travels
+        .chain(length_of_nothing(headers))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
 /// Framing is made anew where a request is forwarded, and leaves out a length of nothing; some servers
 /// ask for it (411).
 fn length_of_nothing(headers: &HeaderMap) -> Option<(&HeaderName, &HeaderValue)> {
@@ -135,11 +150,26 @@ pub fn carries_credential(headers: &HeaderMap) -> bool {
 /// The fields of an answer to a request that was no effect, on their way back. A length without
 /// content is kept: it says what a GET would have brought.
 pub fn pass_back(headers: &HeaderMap, method: &Method, status: StatusCode) -> HeaderMap {
+    back(headers, method, status, answers)
+}
+
+/// The same of an answer of the worker to whoever asked it: what it says of us is its own affair.
+pub fn from_worker(headers: &HeaderMap, method: &Method, status: StatusCode) -> HeaderMap {
+    let travels = |name: &str| !(is_hop_by_hop(name) || FRAMING.contains(&name));
+    back(headers, method, status, travels)
+}
+
+fn back(
+    headers: &HeaderMap,
+    method: &Method,
+    status: StatusCode,
+    travels: fn(&str) -> bool,
+) -> HeaderMap {
     let bare = *method == Method::HEAD || status == StatusCode::NOT_MODIFIED;
     let nominated = Nominated::by(headers);
     headers
         .iter()
-        .filter(|(name, _)| (bare && **name == CONTENT_LENGTH) || answers(name.as_str()))
+        .filter(|(name, _)| (bare && **name == CONTENT_LENGTH) || travels(name.as_str()))
         .filter(|(name, _)| !nominated.contain(name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
@@ -331,6 +361,37 @@ mod tests {
         );
         assert_eq!(fields, [ours]);
         assert_eq!(with_key(&stored, None), []);
+    }
+
+    #[test]
+    fn on_the_way_to_the_worker_and_back_only_what_is_of_one_connection_stays() {
+        let kept = [
+            ("host", "worker.internal"),
+            ("x-forwarded-for", "10.0.0.1"),
+            ("x-request-id", "1"),
+            ("traceparent", "00-1-2-01"),
+            ("fencing-token", "108"),
+            ("proxy-authorization", "Basic x"),
+            ("content-length", "0"),
+        ];
+        let mut all: Vec<(&str, &str)> = kept.to_vec();
+        all.extend([
+            ("Connection", "close, X-Hop"),
+            ("X-Hop", "1"),
+            ("Transfer-Encoding", "chunked"),
+            ("Expect", "100-continue"),
+            ("Upgrade", "h2c"),
+        ]);
+        let there = to_worker(&head(&all).headers);
+        let there: Vec<_> = there
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        assert_eq!(there, kept);
+        let answer = [("Fencepost-Source", "stored"), ("Keep-Alive", "x")];
+        let back = from_worker(&head(&answer).headers, &Method::GET, StatusCode::OK);
+        assert_eq!(back.len(), 1);
+        assert_eq!(back["fencepost-source"], "stored");
     }
 
     #[test]

@@ -27,7 +27,7 @@ use super::meaning;
 use super::principal::principal;
 use super::problem::{About, Fault};
 use super::route::fence_fields;
-use super::stamp::{Stamps, Token};
+use super::stamp::{Stamps, Standing, Token};
 pub use super::unidentified::Unidentified;
 use crate::config::{Fence, KeyFormat, KeyRule, Means, Protect, Upstream};
 use crate::expression::{
@@ -104,8 +104,8 @@ pub struct Identified {
     pub blind_retry: Option<Millis>,
     /// The resource and what was presented for it.
     pub presented: Option<Presented>,
-    /// Is what was presented that of a lease on its sender's behalf?
-    pub stamped: bool,
+    /// Of which ownership what was presented is, where that is held on its sender's behalf.
+    pub stamped: Option<Standing>,
     /// Does it carry its condition to an upstream that checks it?
     pub conditional: bool,
     /// The rules.
@@ -186,7 +186,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
         .fence
         .as_ref()
         .map_or(TokenField::Absent, |fence| token(fence, &facts));
-    let stamp = effect.stamps.stamp(protect, token, &facts)?;
+    let (stamp, stamped) = effect.stamps.stamp(protect, token, &facts)?.unzip();
     let token = stamp.map_or(token, |stamp| TokenField::Token(stamp.token));
     let facts = RequestFacts {
         token: readable(token),
@@ -223,7 +223,7 @@ pub fn identify(scope: Scope<'_>, effect: Effect<'_>) -> Result<Identified, Unid
             .filter(|_| origin == IdentityOrigin::Fresh),
         credentialed: hygiene::carries_credential(&head.headers),
         presented,
-        stamped: stamp.is_some(),
+        stamped,
         conditional: scope.upstream.capability.conditional && conditional(&head.headers),
         policy: Arc::clone(policy),
         request: Arc::new(request),

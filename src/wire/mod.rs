@@ -2,7 +2,7 @@
 //!
 //! What lives here: what a request *is* ([`route`], [`caller`], [`identify`], [`canonical`],
 //! [`meaning`], [`fingerprint`], [`keys`]), what of it may travel ([`hygiene`], [`body`]), what is
-//! put into it on its way ([`insertion`]), what its caller is told ([`answer`], [`problem`],
+//! put into it on its way ([`insertion`]), which work it belongs to ([`work`]), what its caller is told ([`answer`], [`problem`],
 //! [`reply`]), what is asked about it ([`question`], [`findings`]), and whether one who calls back is
 //! who it says ([`signed`]).
 //!
@@ -44,6 +44,7 @@ pub mod shell;
 pub mod signed;
 pub mod stamp;
 mod unidentified;
+pub mod work;
 
 #[cfg(test)]
 mod fixtures;

@@ -73,6 +73,18 @@ pub enum Fault {
     StoreUnavailable,
     /// No connection could be made.
     UpstreamUnreachable,
+    /// No connection to the worker could be made.
+    WorkerUnreachable,
+    /// The worker broke off before it answered: nobody knows what it did.
+    WorkerBroke {
+        /// For whoever asked it.
+        status: StatusCode,
+    },
+    /// No more work can be remembered, and what is not remembered is not let in.
+    TooMuchWork {
+        /// So many ids are.
+        at_most: usize,
+    },
     /// The time to send had passed before the first byte could leave.
     DispatchExpired,
     /// The sender's sidecar does not own the resource on his behalf yet.
@@ -124,7 +136,7 @@ pub fn refused(rejection: &Rejection, about: About<'_>) -> Reply {
 pub fn fault(fault: &Fault, about: About<'_>) -> Reply {
     let row = Row::of_fault(fault);
     let status = match fault {
-        Fault::OutcomeUncertain { status } => *status,
+        Fault::OutcomeUncertain { status } | Fault::WorkerBroke { status } => *status,
         _ => row.status(),
     };
     let mut reply = written(row, status, &Wording::of_fault(fault), about);

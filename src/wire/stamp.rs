@@ -2,7 +2,8 @@
 //!
 //! What always holds: a request that carries its own token is judged as it is. One that carries none, for a resource
 //! that is held on its sender's behalf, gets the token of the ownership, or is refused: it is never taken for one
-//! without a token, but where tokens are only observed. An acquisition that it names itself must be that ownership's.
+//! without a token, but where tokens are only observed. What is known to be of an earlier ownership gets that one's
+//! token, and is judged by it. An acquisition that it names itself must be that ownership's.
 //!
 //! What it does not do: know who owns what now, or on which connection it came (`proxy`).
 
@@ -20,6 +21,8 @@ use super::problem::Fault;
 pub enum Stamp {
     /// It is owned, and the request may say so.
     Owned(Token),
+    /// It is owned, and the request is of an earlier ownership: this one's token it may have, and no later one.
+    Earlier(Token),
     /// It is not owned yet.
     NotYet(String),
     /// It was owned, and this request comes too late for it.
@@ -35,6 +38,15 @@ pub struct Token {
     pub acquisition: AcquisitionId,
     /// Who issued it.
     pub source: TokenSource,
+}
+
+/// Of which ownership a token is that was stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Of the present one.
+    Present,
+    /// Of one that is over.
+    Earlier,
 }
 
 /// All that are held on the sender's behalf.
@@ -54,7 +66,7 @@ impl Stamps {
         protect: &Protect,
         token: TokenField,
         facts: &RequestFacts<'_>,
-    ) -> Result<Option<&Token>, Unidentified> {
+    ) -> Result<Option<(&Token, Standing)>, Unidentified> {
         let Some(fence) = &protect.fence else {
             return Ok(None);
         };
@@ -72,7 +84,13 @@ impl Stamps {
                     why: "it names an acquisition that is over".to_owned(),
                 }
             }
-            Stamp::Owned(token) => return Ok(Some(token)),
+            Stamp::Earlier(token) if names_another(fence, facts, &token.acquisition) => {
+                Fault::LeaseLost {
+                    why: "it names an acquisition that its work did not come in under".to_owned(),
+                }
+            }
+            Stamp::Owned(token) => return Ok(Some((token, Standing::Present))),
+            Stamp::Earlier(token) => return Ok(Some((token, Standing::Earlier))),
             Stamp::NotYet(why) => Fault::LeaseHeld { why: why.clone() },
             Stamp::Lost(why) => Fault::LeaseLost { why: why.clone() },
         };

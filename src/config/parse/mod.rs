@@ -13,6 +13,7 @@ mod callers;
 mod effect;
 mod errors;
 mod fence;
+mod inbound;
 mod insertion;
 mod leases;
 mod means;
@@ -93,6 +94,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
         worker,
     };
     let leases = leases::leases(&mut fields, around);
+    let inbound = inbound::inbound(&mut fields, &leases, &mut taken);
     let record_timeout = fields.or("record_timeout", DEFAULT_RECORD_TIMEOUT, |field| {
         field.read(DURATION, scalar::duration)
     });
@@ -106,6 +108,7 @@ pub(super) fn config(root: &Field<'_>, digest: String) -> Option<Config> {
         worker,
         upstreams,
         leases,
+        inbound,
         limits,
         record_timeout,
         drain,

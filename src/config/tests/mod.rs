@@ -1,5 +1,6 @@
 //! Whole files: what they become, and that everything wrong with them is said at once, where it is.
 
+mod inbound;
 mod insertion;
 mod leases;
 mod length;

@@ -218,12 +218,14 @@ pub(super) async fn served_for(
         observer,
     ));
     let front = Front::new(shared, Arc::clone(&bench.gateways[0]));
+    opened(Face::Callers(front), claims, closing).await
+}
+
+/// A door with that behind it.
+pub(super) async fn opened(face: Face, claims: Claims, closing: CancellationToken) -> SocketAddr {
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    let behind = Behind {
-        face: Face::Callers(front),
-        tls: None,
-    };
+    let behind = Behind { face, tls: None };
     let in_force = Live::new(Arc::new(InForce::first(behind, &closing)));
     let serving = listener::serve(socket, in_force, claims, closing);
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]

@@ -109,16 +109,16 @@ impl Row {
             Fault::IdentityMissing { .. } => Self::IdentityMissing,
             Fault::NotInsertable { .. } => Self::InsertionRefused,
             Fault::BodyTooLarge { .. } => Self::BodyTooLarge,
-            Fault::Overloaded => Self::Overloaded,
+            Fault::Overloaded | Fault::TooMuchWork { .. } => Self::Overloaded,
             // Told apart by its sentence: what the caller is to do is the same.
             Fault::Draining | Fault::ConfigChanged => Self::Draining,
             Fault::StoreUnavailable => Self::StoreUnavailable,
-            Fault::UpstreamUnreachable => Self::UpstreamUnreachable,
+            Fault::UpstreamUnreachable | Fault::WorkerUnreachable => Self::UpstreamUnreachable,
             Fault::DispatchExpired => Self::DispatchExpired,
             Fault::LeaseHeld { .. } => Self::LeaseHeld,
             Fault::LeaseLost { .. } => Self::LeaseLost,
             Fault::OperationInFlight => Self::OperationInFlight,
-            Fault::OutcomeUncertain { .. } => Self::OutcomeUncertain,
+            Fault::OutcomeUncertain { .. } | Fault::WorkerBroke { .. } => Self::OutcomeUncertain,
         }
     }
 

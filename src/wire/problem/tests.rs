@@ -148,6 +148,11 @@ fn faults() -> Vec<Fault> {
         Fault::ConfigChanged,
         Fault::StoreUnavailable,
         Fault::UpstreamUnreachable,
+        Fault::WorkerUnreachable,
+        Fault::WorkerBroke {
+            status: StatusCode::GATEWAY_TIMEOUT,
+        },
+        Fault::TooMuchWork { at_most: 100 },
         Fault::DispatchExpired,
         Fault::LeaseHeld {
             why: "another holds it".to_owned(),

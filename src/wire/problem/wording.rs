@@ -79,6 +79,9 @@ impl Wording {
                  Send the same request again."
                     .to_owned()
             }
+            Fault::WorkerUnreachable => WORKER_UNREACHABLE.to_owned(),
+            Fault::WorkerBroke { .. } => WORKER_BROKE.to_owned(),
+            Fault::TooMuchWork { at_most } => too_much_work(*at_most),
             Fault::LeaseHeld { why } => lease_held(why),
             Fault::LeaseLost { why } => lease_lost(why),
             Fault::OperationInFlight => {
@@ -97,6 +100,19 @@ impl Wording {
             members: Vec::new(),
         }
     }
+}
+
+const WORKER_UNREACHABLE: &str = "No connection to the worker behind this address could be made (`inbound`, `url`): is \
+                                  it running? Nothing was sent to it.";
+
+const WORKER_BROKE: &str = "The worker behind this address broke off before it answered (`inbound`). It may have \
+                            begun, and nobody here finds out: only it can tell.";
+
+fn too_much_work(at_most: usize) -> String {
+    format!(
+        "When work came in is remembered of {at_most} ids (`inbound`, `at_most`), and there is no room for another: one \
+         would have to be forgotten before its time. Nothing was sent to the worker."
+    )
 }
 
 fn lease_held(why: &str) -> String {

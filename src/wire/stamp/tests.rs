@@ -18,13 +18,16 @@ use crate::wire::problem::Row;
 
 const OWN: &str = "own";
 
-fn owned(resource: &str) -> Stamps {
-    let token = Token {
+fn token() -> Token {
+    Token {
         token: FencingToken::parse("2:7").unwrap(),
         acquisition: AcquisitionId::new(OWN),
         source: TokenSource::new("fencepost"),
-    };
-    one(resource, Stamp::Owned(token))
+    }
+}
+
+fn owned(resource: &str) -> Stamps {
+    one(resource, Stamp::Owned(token()))
 }
 
 fn one(resource: &str, stamp: Stamp) -> Stamps {
@@ -80,7 +83,7 @@ fn refused(mode: TokenMode, stamps: &Stamps, fields: &[(&str, &str)]) -> Row {
 #[test]
 fn what_carries_no_token_gets_that_of_the_ownership() {
     let identified = asked(TokenMode::Require, &owned("r:1"), &[]).unwrap();
-    assert!(identified.stamped);
+    assert_eq!(identified.stamped, Some(Standing::Present));
     assert_eq!(identified.key.id.as_str(), "pay:1:2%3A7");
     let presented = identified.presented.unwrap();
     assert_eq!(
@@ -90,18 +93,15 @@ fn what_carries_no_token_gets_that_of_the_ownership() {
     assert_eq!(presented.acquisition, Some(AcquisitionId::new(OWN)));
     assert_eq!(presented.source.as_str(), "fencepost");
     let named = [("fencing-acquisition", OWN)];
-    assert!(
-        asked(TokenMode::Require, &owned("r:1"), &named)
-            .unwrap()
-            .stamped
-    );
+    let named = asked(TokenMode::Require, &owned("r:1"), &named).unwrap();
+    assert_eq!(named.stamped, Some(Standing::Present));
 }
 
 #[test]
 fn what_carries_its_own_is_judged_as_it_is() {
     for stamps in [owned("r:1"), one("r:1", Stamp::Lost(String::new()))] {
         let own = asked(TokenMode::Require, &stamps, &[("fencing-token", "5")]).unwrap();
-        assert!(!own.stamped);
+        assert_eq!(own.stamped, None);
         let presented = own.presented.unwrap();
         assert_eq!(
             presented.token,
@@ -136,7 +136,25 @@ fn what_is_not_owned_is_never_tokenless_but_where_tokens_are_observed() {
     }
     for stamps in [not_yet, lost] {
         let observed = asked(TokenMode::Observe, &stamps, &[]).unwrap();
-        assert!(!observed.stamped);
+        assert_eq!(observed.stamped, None);
         assert_eq!(observed.presented.unwrap().token, TokenField::Absent);
     }
+}
+
+#[test]
+fn what_is_of_an_earlier_ownership_gets_its_token_and_is_told_apart() {
+    let earlier = one("r:1", Stamp::Earlier(token()));
+    let identified = asked(TokenMode::Require, &earlier, &[]).unwrap();
+    assert_eq!(identified.stamped, Some(Standing::Earlier));
+    let presented = identified.presented.unwrap();
+    assert_eq!(
+        presented.token,
+        TokenField::Token(FencingToken::parse("2:7").unwrap())
+    );
+    assert_eq!(presented.acquisition, Some(AcquisitionId::new(OWN)));
+    let another = [("fencing-acquisition", "another")];
+    assert_eq!(
+        refused(TokenMode::Require, &earlier, &another),
+        Row::LeaseLost
+    );
 }

@@ -36,6 +36,7 @@ mod operators;
 mod oversized;
 mod ownership;
 mod person;
+mod pinning;
 mod placed;
 mod register;
 mod rolling_out;

@@ -43,6 +43,8 @@ pub(super) struct Wanted<'a> {
     pub(super) alive: &'a str,
     pub(super) mode: &'a str,
     pub(super) more: &'a str,
+    /// Settings of the top level.
+    pub(super) beside: &'a str,
     pub(super) database: Option<&'a str>,
 }
 
@@ -53,6 +55,7 @@ impl Default for Wanted<'_> {
             alive: "{ process: { pid_file: FOLDER/pid } }",
             mode: "require",
             more: "",
+            beside: "",
             database: None,
         }
     }
@@ -64,13 +67,17 @@ impl Sidecar {
         let worker_api = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
         let setup = Setup::new(upstream.address(), &ROUTE.replace("MODE", wanted.mode));
         let Wanted {
-            ttl, alive, more, ..
+            ttl,
+            alive,
+            more,
+            beside,
+            ..
         } = wanted;
         let here = folder.path().display().to_string();
         let alive = alive.replace("FOLDER", &here);
         let setup = setup.with(&format!(
             "worker: {{ address: {worker_api} }}\nleases:\n  payer: {{ resource: '{ACCOUNT}', ttl: {ttl}, state: \
-             {here}/state, alive: {alive} {more} }}"
+             {here}/state, alive: {alive} {more} }}\n{beside}"
         ));
         let setup = match wanted.database {
             Some(url) => setup.sharing(url, ""),
@@ -150,7 +157,7 @@ fn until_paid(worker: &mut Worker, name: &str) -> usize {
     refused
 }
 
-fn told(worker: &mut Worker, key: &str) -> (u16, String) {
+pub(super) fn told(worker: &mut Worker, key: &str) -> (u16, String) {
     worker.tell(key);
     answered(worker)
 }
@@ -163,7 +170,7 @@ fn answered(worker: &mut Worker) -> (u16, String) {
     (status, name.to_owned())
 }
 
-fn lost() -> (u16, String) {
+pub(super) fn lost() -> (u16, String) {
     (412, "lease-lost".to_owned())
 }
 
