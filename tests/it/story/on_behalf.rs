@@ -46,6 +46,7 @@ pub(super) struct Wanted<'a> {
     /// Settings of the top level.
     pub(super) beside: &'a str,
     pub(super) database: Option<&'a str>,
+    pub(super) failpoint: Option<&'a str>,
 }
 
 impl Default for Wanted<'_> {
@@ -57,6 +58,7 @@ impl Default for Wanted<'_> {
             more: "",
             beside: "",
             database: None,
+            failpoint: None,
         }
     }
 }
@@ -84,7 +86,10 @@ impl Sidecar {
             None => setup,
         };
         Self {
-            proxy: Proxy::start(setup),
+            proxy: match wanted.failpoint {
+                Some(failpoint) => Proxy::dying_at(setup, failpoint),
+                None => Proxy::start(setup),
+            },
             worker_api,
             folder,
         }
