@@ -10,6 +10,7 @@
 //!
 //! What it does not do: decide, or read files but for those the config names.
 
+mod apis;
 pub mod direct;
 mod gateways;
 mod holding;
@@ -31,10 +32,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::access::{self, BindError, Operators};
-use crate::admin::api::{Api, Needs};
-use crate::admin::health::{Health, Readiness};
 use crate::admin::in_force::InForce;
-use crate::admin::{api, health, worker};
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl};
 use crate::dispatch::abroad;
@@ -42,7 +40,7 @@ use crate::dispatch::attempt::Dispatcher;
 use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::Turnstile;
-use crate::dispatch::waiters::{Ended, Waiters};
+use crate::dispatch::waiters::Waiters;
 use crate::failpoint;
 use crate::lease::held::CannotHold;
 use crate::lease::own::Own;
@@ -50,7 +48,7 @@ use crate::observe;
 use crate::observe::counts::Counts;
 use crate::observe::judge::Judge;
 use crate::observe::watch::Observer;
-use crate::protocol::ids::{InstanceId, OperationKey};
+use crate::protocol::ids::InstanceId;
 use crate::proxy::doors::Doors;
 use crate::proxy::front::Shared;
 use crate::proxy::tls::InboundTlsError;
@@ -276,7 +274,7 @@ impl Instance {
             watched: Mutex::new(Watched::new(look)),
             turn: tokio::sync::Mutex::default(),
         });
-        let routers = bind_routers(&config, &reloader, observer.counts().clone()).await?;
+        let routers = apis::bound(&config, &reloader, observer.counts().clone()).await?;
         Ok(Self {
             register,
             supervisor,
@@ -432,76 +430,4 @@ async fn bind(what: String, address: SocketAddr) -> Result<TcpListener, AppError
             address,
             source,
         })
-}
-
-async fn bind_routers(
-    config: &Config,
-    reloader: &Reloader,
-    report: Counts,
-) -> Result<Vec<(TcpListener, axum::Router)>, AppError> {
-    let parts = reloader.inner();
-    let dispatcher = &parts.dispatcher;
-    let draining = dispatcher.supervisor.draining_token();
-    let readiness = Readiness::new(dispatcher.register.clone(), draining);
-    let mut routers = Vec::new();
-    let operators = parts.operators.clone();
-    let leases = dispatcher.leases.clone();
-    let api = Api::from(Needs {
-        register: dispatcher.register.clone(),
-        clock: dispatcher.clock.clone(),
-        tenant: config.tenant.clone(),
-        operators: operators.clone(),
-        readiness: readiness.clone(),
-        in_force: parts.in_force.clone(),
-        report: Some(report),
-        settled: wake_waiters(dispatcher),
-        reloading: Some(reloader.reloading()),
-        reconciler: Some(parts.reconciler.clone()),
-        metrics: Some(dispatcher.metrics.clone()),
-        leases: leases.clone(),
-        tasks: dispatcher.supervisor.effects(),
-    });
-    if let Some(admin) = &config.admin {
-        let socket = access::bind(admin.address, &operators)
-            .await
-            .map_err(AppError::Admin)?;
-        routers.push((socket, api::router(api.clone())));
-    }
-    if let Some(address) = config.worker {
-        let socket = bind("workers".to_owned(), address).await?;
-        let claims = parts.doors.claims().clone();
-        routers.push((socket, worker::router(api.clone(), claims)));
-    }
-    if let Some(address) = config.health {
-        let socket = bind("health".to_owned(), address).await?;
-        let metrics = dispatcher.metrics.clone();
-        let clock = dispatcher.clock.clone();
-        let (in_force, reconciler) = (parts.in_force.clone(), parts.reconciler.clone());
-        let reconciler = Some(reconciler);
-        let health = Health::new(readiness, metrics, clock, in_force, reconciler, leases);
-        routers.push((socket, health::router(health)));
-    }
-    Ok(routers)
-}
-
-/// A person settled an operation: whoever waits for it is woken with what the record holds.
-fn wake_waiters(dispatcher: &Dispatcher) -> api::Settled {
-    let dispatcher = dispatcher.clone();
-    Arc::new(move |key: &OperationKey| {
-        let (key, dispatcher) = (key.clone(), dispatcher.clone());
-        let supervisor = dispatcher.supervisor.clone();
-        supervisor.effect(async move {
-            if let Ok(Some(stored)) = dispatcher.register.read().operation(&key, false).await {
-                let turn = stored.operation.turn();
-                let state = stored.operation.state;
-                dispatcher.waiters.publish(Ended {
-                    key,
-                    turn,
-                    attempt: None,
-                    state,
-                    evidence: None,
-                });
-            }
-        });
-    })
 }
