@@ -187,13 +187,24 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_listen_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
         // Also where the command itself has ended, and whoever does not listen is what it left behind.
         for last in ["sleep 600", "exit 7"] {
-            let script = format!("trap '' TERM; sleep 600 & {last}");
+            let deaf = folder.path().join(last);
+            let script = format!("trap '' TERM; : > '{}'; sleep 600 & {last}", deaf.display());
             let command = ["sh".to_owned(), "-c".to_owned(), script];
             let mut group = Group::start(&command, [("A", "a"), ("B", "b"), ("C", "c")]).unwrap();
-            assert!(group.stop(clock::boottime().after(Millis(300))).await);
-            assert!(!lives(group.id.unwrap()), "{last}");
+            let heard_of = async {
+                while !deaf.exists() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let limit = Duration::from_secs(20);
+            tokio::time::timeout(limit, heard_of).await.unwrap();
+            let is_told = group.stop(clock::boottime().after(Millis(300))).await;
+            let lives = lives(group.id.unwrap());
+            group.tell(Signal::KILL);
+            assert!(is_told && !lives, "{last}: {is_told}, {lives}");
             assert!(group.status().unwrap().is_some());
         }
     }
