@@ -31,7 +31,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::access::{self, BindError, Operators};
+use crate::admin::access::{BindError, Operators};
 use crate::admin::in_force::InForce;
 use crate::clock::Clock;
 use crate::config::{Config, DatabaseUrl};

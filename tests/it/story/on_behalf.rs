@@ -121,7 +121,7 @@ impl Sidecar {
     }
 
     /// As anybody sees the lease.
-    fn lease(&self) -> Value {
+    pub(super) fn lease(&self) -> Value {
         let path = format!("/v1/leases/{}", in_path(ACCOUNT));
         Call::new(self.worker_api, "GET", &path).send().json()
     }
