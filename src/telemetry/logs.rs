@@ -10,6 +10,8 @@
 use std::io::{self, BufWriter, Write};
 use std::panic::PanicHookInfo;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
@@ -20,6 +22,9 @@ const WAITING: usize = 16_384;
 
 /// So many bytes are written at once.
 const TOGETHER: usize = 64 << 10;
+
+/// So long does it wait for more once all has been written: who logs need not wake it for every line.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Who writes behind; dropped, it writes what is left.
 static BEHIND: Mutex<Option<WorkerGuard>> = Mutex::new(None);
@@ -85,7 +90,22 @@ fn behind<W: Write + Send + 'static>(out: W, waiting: usize) -> (NonBlocking, Wo
         .lossy(true)
         .buffered_lines_limit(waiting)
         .thread_name("logs")
-        .finish(BufWriter::with_capacity(TOGETHER, out))
+        .finish(Together(BufWriter::with_capacity(TOGETHER, out)))
+}
+
+/// Flushed when no line is left that waits.
+struct Together<W: Write>(BufWriter<W>);
+
+impl<W: Write> Write for Together<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.0.flush();
+        thread::sleep(PAUSE);
+        flushed
+    }
 }
 
 fn lines<W>(
@@ -115,7 +135,7 @@ where
 
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string);
-    let thread = std::thread::current();
+    let thread = thread::current();
     tracing::error!(
         place = place.as_deref().unwrap_or("unknown"),
         thread = thread.name().unwrap_or("unnamed"),
