@@ -225,12 +225,12 @@ mod tests {
     use crate::protocol::ids::FencingToken;
     use crate::protocol::time::{BootId, BootInstant, Moment};
 
-    fn at(address: &str) -> Option<Peer> {
+    fn at(address: &str) -> Peer {
         let address: IpAddr = address.parse().unwrap();
-        Some(Peer {
+        Peer {
             address: Some(address),
             connection: 1,
-        })
+        }
     }
 
     /// What a request from there may say while one resource is owned.
@@ -273,11 +273,11 @@ mod tests {
             .into_iter()
             .collect();
         for beside in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
-            assert_eq!(stamped_from(at(beside)), of_worker, "{beside}");
+            assert_eq!(stamped_from(Some(at(beside))), of_worker, "{beside}");
         }
         let elsewhere = ["10.0.0.7", "::ffff:10.0.0.7", "fe80::1"].map(at);
         let nobody_knows_where = [None, Some(Peer::default())];
-        for peer in elsewhere.into_iter().chain(nobody_knows_where) {
+        for peer in elsewhere.map(Some).into_iter().chain(nobody_knows_where) {
             let stamps = stamped_from(peer);
             assert!(format!("{stamps:?}").contains("Lost"), "{stamps:?}");
             assert!(!format!("{stamps:?}").contains("a-1"), "{stamps:?}");
