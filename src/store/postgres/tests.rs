@@ -12,6 +12,7 @@ mod failures;
 mod forget;
 mod generations;
 mod ground;
+mod leases;
 mod letters;
 mod life;
 mod moving;

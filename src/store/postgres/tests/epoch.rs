@@ -2,18 +2,15 @@
 //!
 //! What always holds: what is asserted of the other sidecar is asserted of one that has heard nothing of it.
 
-use super::super::accept_restored;
 use super::super::servers::{Postgres, psql};
-use super::restored::{ask, until_admits, until_closed};
+use super::restored::ask;
 use super::verdicts::steer;
 use super::*;
 use crate::protocol::command::Steering;
-use crate::protocol::ids::{AcquisitionId, FencingToken};
-use crate::protocol::lease::{LeaseReply, Leasing, Wish};
 use crate::protocol::rejection::Rejection;
 use crate::store::{Backend, NewEpoch, StoreError};
 
-fn new() -> NewEpoch {
+pub(super) fn new() -> NewEpoch {
     NewEpoch {
         operator: "alice".to_owned(),
         reason: "it's \u{fc}ber".to_owned(),
@@ -21,7 +18,13 @@ fn new() -> NewEpoch {
     }
 }
 
-async fn is_stale(party: &Party, id: &str, resource: &str, token: &str, own: InstanceId) {
+pub(super) async fn is_stale(
+    party: &Party,
+    id: &str,
+    resource: &str,
+    token: &str,
+    own: InstanceId,
+) {
     let ruling = ask(&party.backend, c::fenced(id, resource, token, own)).await;
     let ruling = ruling.unwrap();
     let stale = matches!(ruling, Ruling::Refused(Rejection::StaleToken { .. }));
@@ -122,47 +125,4 @@ async fn a_role_of_one_tenant_begins_no_epoch() {
     let ruling = ask(&other, late).await.unwrap();
     let stale = matches!(ruling, Ruling::Refused(Rejection::StaleToken { .. }));
     assert!(stale, "{ruling:?}");
-}
-
-async fn lease(party: &Party, wish: Wish) -> LeaseReply {
-    let leasing = Leasing {
-        resource: c::resource_key("leased"),
-        wish,
-        seen: None,
-        at: c::at(0),
-    };
-    party.register.lease(leasing).await.unwrap()
-}
-
-async fn acquired(party: &Party, acquisition: &str) -> FencingToken {
-    let wish = Wish::Acquire {
-        acquisition: AcquisitionId::new(acquisition),
-        holder: "worker".to_owned(),
-        ttl: Millis(HOUR),
-    };
-    match lease(party, wish).await {
-        LeaseReply::Granted(lease) => lease.token,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Contract §7: tokens never go back over a restore, and whoever held a lease holds none.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_of_before_an_acceptance_are_lost() {
-    let database = database();
-    let a = join(&database, A, LONG).await;
-    let first = acquired(&a, "a").await;
-    database.query("UPDATE fencepost.ground SET system = system + 1");
-    until_closed(&a.backend, "it was copied").await;
-    let clock = Clock::system().unwrap();
-    let accepted = accept_restored(&database.url(), None, Millis(300), "alice", &clock).await;
-    assert_eq!(accepted.unwrap().unwrap().epoch, 1);
-    until_admits(&a.backend).await;
-    let acquisition = AcquisitionId::new("a");
-    let renewed = lease(&a, Wish::Renew { acquisition }).await;
-    assert_eq!(renewed, LeaseReply::Lost);
-    is_stale(&a, "late", "leased", &first.to_string(), A).await;
-    let next = acquired(&a, "b").await;
-    assert_eq!(next, FencingToken::new(1, 1).unwrap());
-    assert!(next > first);
 }
