@@ -7,6 +7,7 @@ use super::*;
 use crate::protocol::ids::{InstanceId, ResourceName, Tenant};
 use crate::store::memory::MemoryBackend;
 
+mod hung_up;
 mod late;
 mod lost;
 mod stage;

@@ -30,6 +30,8 @@ pub(super) struct Staged {
     pub(super) loses: AtomicUsize,
     /// Then so many commands do not reach it.
     pub(super) refuses: AtomicUsize,
+    /// Somebody else has his turn so often before it commits, and after that.
+    pub(super) dallies: Mutex<Option<Box<dyn FnMut() -> usize + Send>>>,
     before: Mutex<Option<Fence>>,
 }
 
@@ -43,6 +45,7 @@ impl Staged {
             holds_back: AtomicBool::new(false),
             loses: AtomicUsize::new(0),
             refuses: AtomicUsize::new(0),
+            dallies: Mutex::default(),
             before: Mutex::default(),
         })
     }
@@ -50,6 +53,13 @@ impl Staged {
     /// Waits until so many commands were committed.
     pub(super) async fn until_committed(&self, number: usize) {
         while self.committed.load(Ordering::SeqCst) < number {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn dally(&self) {
+        let often = (self.dallies.lock().unwrap().as_mut()).map_or(0, |often| often());
+        for _ in 0..often {
             tokio::task::yield_now().await;
         }
     }
@@ -72,6 +82,7 @@ impl Backend for Staged {
             if self.loses.load(Ordering::SeqCst) == 0 && takes(&self.refuses) {
                 return Err(StoreError::Unavailable("it is away".to_owned()));
             }
+            self.dally().await;
             let reply = self.inner.apply(command).await?;
             if let Some(fence) = self.inner.resources(None, 1).await?.pop() {
                 let mut before = self.before.lock().unwrap();
@@ -80,6 +91,7 @@ impl Backend for Staged {
                     self.committed.fetch_add(1, Ordering::SeqCst);
                 }
             }
+            self.dally().await;
             if self.holds_back.load(Ordering::SeqCst) {
                 self.answers.acquire().await.unwrap().forget();
             }
