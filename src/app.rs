@@ -43,6 +43,7 @@ use crate::dispatch::live::Live;
 use crate::dispatch::supervisor::Supervisor;
 use crate::dispatch::turnstile::Turnstile;
 use crate::dispatch::waiters::{Ended, Waiters};
+use crate::failpoint;
 use crate::lease::held::CannotHold;
 use crate::lease::own::Own;
 use crate::observe;
@@ -333,12 +334,14 @@ impl Instance {
             () = reloader.watch() => None,
             lost = holders.lost() => Some(lost),
         };
+        failpoint::pass("before-drain");
         let at_most = match &lost {
             Some(lost) => lost.left().min(in_force.drain()),
             None => in_force.drain(),
         };
         holders.begin_drain(at_most.saturating_add(LAST_ANSWERS));
         drain(&self.supervisor, at_most, hurry).await;
+        failpoint::pass("after-drain");
         closing.cancel();
         let all_closed = async { while served.join_next().await.is_some() {} };
         let doors_closed = in_force.doors.close(LAST_ANSWERS);

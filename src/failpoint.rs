@@ -3,7 +3,8 @@
 //! What always holds: without the cargo feature `failpoints` every call is empty. With it,
 //! `FENCEPOST_FAILPOINT=name` or `name:n` kills the process with SIGKILL at the n-th passage (the
 //! first by default), as a power cut would: no destructor runs. `name:n:freeze` stops it there with
-//! SIGSTOP, as a suspended machine would stand still, until somebody continues it.
+//! SIGSTOP, as a suspended machine would stand still, until somebody continues it. `name:n:block` blocks whoever
+//! comes by there, for ever; all others go on.
 //!
 //! What it does not do: return errors, or exist in a release.
 
@@ -42,7 +43,14 @@ mod armed {
     struct Armed {
         name: String,
         nth: u64,
-        signal: Signal,
+        how: How,
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum How {
+        Dies,
+        Freezes,
+        Blocks,
     }
 
     impl Armed {
@@ -50,12 +58,13 @@ mod armed {
             let mut parts = text.split(':');
             let name = parts.next()?.to_owned();
             let nth = parts.next().map_or(Ok(1), str::parse).ok()?;
-            let signal = match parts.next() {
-                None => Signal::KILL,
-                Some("freeze") => Signal::STOP,
+            let how = match parts.next() {
+                None => How::Dies,
+                Some("freeze") => How::Freezes,
+                Some("block") => How::Blocks,
                 Some(_) => return None,
             };
-            Some(Self { name, nth, signal })
+            Some(Self { name, nth, how })
         }
     }
 
@@ -64,11 +73,17 @@ mod armed {
         if armed.name != name || PASSAGES.fetch_add(1, Ordering::SeqCst) + 1 != armed.nth {
             return;
         }
-        let _ = kill_process(getpid(), armed.signal);
-        // The signal is on its way; nothing more may happen here before it has reached every thread.
-        if armed.signal == Signal::STOP {
-            std::thread::sleep(REACHES_ALL);
-            return;
+        match armed.how {
+            How::Dies => {
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
+            How::Freezes => {
+                let _ = kill_process(getpid(), Signal::STOP);
+                // The signal is on its way; nothing more may happen here before it has reached every thread.
+                std::thread::sleep(REACHES_ALL);
+                return;
+            }
+            How::Blocks => {}
         }
         loop {
             std::thread::park();

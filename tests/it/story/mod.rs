@@ -10,6 +10,7 @@
 mod amending;
 mod answers;
 mod asking;
+mod blocked;
 mod bytes;
 mod callbacks;
 mod certificates;

@@ -31,19 +31,20 @@ effects:
 const ACCOUNT: &str = "account:1";
 
 /// A sidecar that holds the lease for its worker.
-struct Sidecar {
-    proxy: Proxy,
+pub(super) struct Sidecar {
+    pub(super) proxy: Proxy,
     worker_api: SocketAddr,
     folder: tempfile::TempDir,
 }
 
-struct Wanted<'a> {
-    ttl: &'a str,
+pub(super) struct Wanted<'a> {
+    pub(super) ttl: &'a str,
     /// `alive`, with `FOLDER` in it.
-    alive: &'a str,
-    mode: &'a str,
-    more: &'a str,
-    database: Option<&'a str>,
+    pub(super) alive: &'a str,
+    pub(super) mode: &'a str,
+    pub(super) more: &'a str,
+    pub(super) database: Option<&'a str>,
+    pub(super) failpoint: Option<&'a str>,
 }
 
 impl Default for Wanted<'_> {
@@ -54,12 +55,13 @@ impl Default for Wanted<'_> {
             mode: "require",
             more: "",
             database: None,
+            failpoint: None,
         }
     }
 }
 
 impl Sidecar {
-    fn start(upstream: &Upstream, wanted: &Wanted<'_>) -> Self {
+    pub(super) fn start(upstream: &Upstream, wanted: &Wanted<'_>) -> Self {
         let folder = ports::folder();
         let worker_api = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
         let setup = Setup::new(upstream.address(), &ROUTE.replace("MODE", wanted.mode));
@@ -77,13 +79,16 @@ impl Sidecar {
             None => setup,
         };
         Self {
-            proxy: Proxy::start(setup),
+            proxy: match wanted.failpoint {
+                Some(failpoint) => Proxy::dying_at(setup, failpoint),
+                None => Proxy::start(setup),
+            },
             worker_api,
             folder,
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -96,16 +101,16 @@ impl Sidecar {
     }
 
     /// As anybody sees the lease.
-    fn lease(&self) -> Value {
+    pub(super) fn lease(&self) -> Value {
         let path = format!("/v1/leases/{}", in_path(ACCOUNT));
         Call::new(self.worker_api, "GET", &path).send().json()
     }
 
-    fn until_held(&self, held: bool) {
+    pub(super) fn until_held(&self, held: bool) {
         until(&format!("held is {held}"), || self.lease()["held"] == held);
     }
 
-    fn until_token(&self, token: &str) {
+    pub(super) fn until_token(&self, token: &str) {
         until(&format!("the token is {token}"), || {
             self.lease()["token"] == token
         });
@@ -116,7 +121,7 @@ impl Sidecar {
         Call::new(self.worker_api, "POST", &path).send()
     }
 
-    fn pay(&self, key: &str) -> Call {
+    pub(super) fn pay(&self, key: &str) -> Call {
         let body = format!(r#"{{"payment":"{key}"}}"#);
         self.proxy.post("/accounts/1/payments").key(key).json(&body)
     }
@@ -154,7 +159,7 @@ fn lost() -> (u16, String) {
     (412, "lease-lost".to_owned())
 }
 
-fn write(path: &Path, text: &str) {
+pub(super) fn write(path: &Path, text: &str) {
     let aside = path.with_extension("new");
     std::fs::write(&aside, text).unwrap();
     std::fs::rename(aside, path).unwrap();
