@@ -7,7 +7,8 @@
 use super::never::Violation;
 use super::search::{HashedSet, hash};
 use super::step::{Action, Came, Looking, Said, Steps};
-use super::world::{Packet, Task, World};
+use super::wire::{Packet, Task};
+use super::world::World;
 use crate::scenario::Handling;
 use fencepost::protocol::operation::State;
 

@@ -31,6 +31,7 @@ mod scenarios;
 mod search;
 mod step;
 mod table;
+mod wire;
 mod world;
 
 use std::sync::Mutex;

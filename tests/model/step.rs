@@ -11,7 +11,8 @@ use fencepost::protocol::policy::AnswerTable;
 use super::never::{self, Judged, Violation};
 use super::register::Names;
 use super::scenario::{Handling, Scenario};
-use super::world::{Shown, World};
+use super::wire::Shown;
+use super::world::World;
 
 pub use finding::Looking;
 pub use leasing::{Manner, named};

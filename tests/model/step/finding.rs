@@ -11,7 +11,8 @@ use fencepost::protocol::void::{BeginVoid, VoidEnd, VoidReply, Voided};
 use super::super::never;
 use super::super::register::{answer, apply, attempt_id, form_of, moment};
 use super::super::scenario::TICK_MS;
-use super::super::world::{Letter, Name, Packet, Proof, Question, Repeat, Sight, Undo};
+use super::super::wire::{Letter, Packet, Proof, Question, Repeat, Sight, Undo};
+use super::super::world::Name;
 use super::{Happened, Step};
 
 /// What a question meets.

@@ -3,7 +3,8 @@
 //! What always holds: what is named here is tried; whether it can happen is for the step to find out.
 
 use super::super::scenario::Handling;
-use super::super::world::{CallerState, Packet, Task, World};
+use super::super::wire::{Packet, Task};
+use super::super::world::{CallerState, World};
 use super::{Action, Looking, Manner, Said, Steps, steering};
 
 impl Steps<'_> {

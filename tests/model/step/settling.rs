@@ -12,7 +12,8 @@ use fencepost::protocol::time::Millis;
 use super::super::never::{self, Violation};
 use super::super::register::{answer, apply, attempt_id, fence_of, lease, living, moment};
 use super::super::scenario::TICK_MS;
-use super::super::world::{CallerState, Packet, Proof, Repeat, Shown, Task};
+use super::super::wire::{Packet, Proof, Repeat, Shown, Task};
+use super::super::world::CallerState;
 use super::asking::Beginner;
 use super::{Happened, Said, Step};
 
