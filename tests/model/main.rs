@@ -22,7 +22,11 @@
     reason = "a test crate: a panic is a failed test, and nobody imports from it"
 )]
 
+mod company;
 mod fair;
+mod hashes;
+mod kept;
+mod mixer;
 mod never;
 mod policies;
 mod register;

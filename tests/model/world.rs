@@ -4,25 +4,24 @@
 //! What always holds: a state holds nothing that no later step asks for, so that two ways to the same
 //! situation meet. The witness never looks at the register to know what happened.
 
-use std::sync::Arc;
-
 use fencepost::protocol::fence::Fence;
 use fencepost::protocol::ids::{FencingToken, Incarnation, OperationKey};
 use fencepost::protocol::operation::Operation;
 use fencepost::protocol::outcome::Verdict;
 
+use super::kept::Kept;
 use super::scenario::{Budget, Scenario};
 use super::wire::{Letter, Packet, Question, Repeat, Task, Try, Undo};
 
 /// One state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct World {
     /// Ticks since the beginning.
     pub now: u8,
     /// The epoch in force.
     pub epoch: u64,
     /// The fences of the resources: of one, mostly.
-    pub fences: [Option<Arc<Fence>>; 2],
+    pub fences: [Option<Kept<Fence>>; 2],
     /// The operations, in order of record.
     pub records: Vec<Record>,
     /// Notes of twins.
@@ -79,7 +78,7 @@ pub struct Name {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     pub name: Name,
-    pub operation: Arc<Operation>,
+    pub operation: Kept<Operation>,
     /// The form whose bytes are kept.
     pub request: Option<u8>,
 }
@@ -163,7 +162,7 @@ pub struct Memory {
 }
 
 /// What the witness saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// The highest valid token that a committed admission presented.
     pub mark: Option<FencingToken>,
@@ -347,5 +346,66 @@ impl std::fmt::Display for Name {
             0 => write!(f, "`"),
             more => write!(f, "/{more}`"),
         }
+    }
+}
+
+impl Clone for World {
+    fn clone(&self) -> Self {
+        Self {
+            now: self.now,
+            epoch: self.epoch,
+            fences: self.fences.clone(),
+            records: cloned(&self.records),
+            notes: cloned(&self.notes),
+            proxies: cloned(&self.proxies),
+            living: cloned(&self.living),
+            calls: cloned(&self.calls),
+            holdings: cloned(&self.holdings),
+            live: cloned(&self.live),
+            sights: cloned(&self.sights),
+            licences: cloned(&self.licences),
+            tries: cloned(&self.tries),
+            repeats: cloned(&self.repeats),
+            questions: cloned(&self.questions),
+            letters: cloned(&self.letters),
+            undos: cloned(&self.undos),
+            blind_until: self.blind_until,
+            memory: cloned(&self.memory),
+            effects: cloned(&self.effects),
+            version: self.version,
+            left: self.left,
+            seen: self.seen.clone(),
+        }
+    }
+}
+
+impl Clone for Seen {
+    fn clone(&self) -> Self {
+        Self {
+            mark: self.mark,
+            void_from: self.void_from,
+            closed: self.closed,
+            holder: self.holder,
+            cancelled: self.cancelled,
+            owner: self.owner,
+            issued: self.issued,
+            cut_off: self.cut_off,
+            ended: cloned(&self.ended),
+            lies: cloned(&self.lies),
+            twins: cloned(&self.twins),
+            undone: cloned(&self.undone),
+            answered: cloned(&self.answered),
+            found: cloned(&self.found),
+            taken_up: cloned(&self.taken_up),
+        }
+    }
+}
+
+/// Most lists of a state are empty, and it costs nothing to copy those.
+fn cloned<T: Clone>(list: &[T]) -> Vec<T> {
+    if list.is_empty() {
+        Vec::new()
+    } else {
+        list.to_vec()
     }
 }

@@ -356,7 +356,7 @@ impl Step<'_> {
         );
         let Reply::Void(VoidReply::Granted(grant)) = reply else {
             // Only that it is quiet may have been seen.
-            return Ok(self.world != *self.before);
+            return Ok(*self.world != *self.before);
         };
         self.world.undos.push(Undo {
             round: u8::try_from(grant.round.0).unwrap(),
