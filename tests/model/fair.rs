@@ -4,10 +4,12 @@
 //! declared dead, the reconciler follows its plan, time passes), and a person speaks only of what
 //! was given to a person. It may pass the scenario's horizon.
 
+use super::hashes::Hashes;
+use super::mixer::hash;
 use super::never::Violation;
-use super::search::{HashedSet, hash};
 use super::step::{Action, Came, Looking, Said, Steps};
-use super::world::{Packet, Task, World};
+use super::wire::{Packet, Task};
+use super::world::World;
 use crate::scenario::Handling;
 use fencepost::protocol::operation::State;
 
@@ -15,15 +17,16 @@ use fencepost::protocol::operation::State;
 /// be given up (`policy::LISTEN`, which is a net below the rules).
 const PATIENCE: usize = 55;
 
-/// `settled` holds states that are known to lead to settlement.
+/// `hashed` is the hash of that world; `settled` holds those of states that are known to lead to settlement.
 ///
 /// A run that cannot settle it, or that meets another violation on its way, is told in words.
 pub fn settles(
     steps: &Steps,
     from: &World,
-    settled: &mut HashedSet,
+    hashed: u64,
+    settled: &mut Hashes,
 ) -> Result<(), (Violation, Vec<String>)> {
-    if !from.is_unsettled() {
+    if !from.is_unsettled() || settled.contains(hashed) {
         return Ok(());
     }
     run(steps, from, settled, &mut None).map_err(|violation| {
@@ -36,15 +39,17 @@ pub fn settles(
 fn run(
     steps: &Steps,
     from: &World,
-    settled: &mut HashedSet,
+    settled: &mut Hashes,
     words: &mut Option<Vec<String>>,
 ) -> Result<(), Violation> {
     let mut way = Vec::new();
-    let mut world = from.clone();
+    let mut world = Box::new(from.clone());
     for _ in 0..PATIENCE {
-        let here = hash(&world);
-        if !world.is_unsettled() || settled.contains(&here) {
-            settled.extend(way);
+        let here = hash(&*world);
+        if !world.is_unsettled() || settled.contains(here) {
+            for passed in way {
+                settled.insert(passed);
+            }
             return Ok(());
         }
         way.push(here);
@@ -57,7 +62,11 @@ fn run(
 }
 
 /// The first thing that the product would do by itself; else time passes.
-fn next(steps: &Steps, world: &World, words: &mut Option<Vec<String>>) -> Result<World, Violation> {
+fn next(
+    steps: &Steps,
+    world: &World,
+    words: &mut Option<Vec<String>>,
+) -> Result<Box<World>, Violation> {
     for action in by_itself(world) {
         let mut said = String::new();
         let came = steps.take(world, action, words.as_ref().map(|_| &mut said));
@@ -67,7 +76,7 @@ fn next(steps: &Steps, world: &World, words: &mut Option<Vec<String>>) -> Result
         match came {
             Came::Nothing => {}
             Came::World(after) if *after == *world => {}
-            Came::World(after) => return Ok(*after),
+            Came::World(after) => return Ok(after),
             Came::Never(violation) => return Err(violation),
         }
     }
@@ -77,7 +86,7 @@ fn next(steps: &Steps, world: &World, words: &mut Option<Vec<String>>) -> Result
         words.push(said);
     }
     match came {
-        Came::World(later) => Ok(*later),
+        Came::World(later) => Ok(later),
         Came::Never(violation) => Err(violation),
         Came::Nothing => Err(Violation("time does not pass".to_owned())),
     }

@@ -22,7 +22,11 @@
     reason = "a test crate: a panic is a failed test, and nobody imports from it"
 )]
 
+mod company;
 mod fair;
+mod hashes;
+mod kept;
+mod mixer;
 mod never;
 mod policies;
 mod register;
@@ -31,6 +35,7 @@ mod scenarios;
 mod search;
 mod step;
 mod table;
+mod wire;
 mod world;
 
 use std::sync::Mutex;

@@ -15,7 +15,8 @@ use fencepost::protocol::policy::Order;
 
 use super::register::{form_of, number_of};
 use super::scenario::{Call, Scenario, TICK_MS};
-use super::world::{CallerState, Name, Proof, Record, Task, Told, Try, World};
+use super::wire::{Proof, Task, Try};
+use super::world::{CallerState, Name, Record, Told, World};
 
 pub use answers::ruled;
 pub use grants::{admitted, resent, undoing, undoing_twice};

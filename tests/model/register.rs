@@ -11,7 +11,6 @@ use fencepost::protocol::command::{
     Admit, Changes, Command, Note as NoteCommand, Park, Presented, Record as RecordCommand, Reply,
     RequestChange, Resend, Resolve, Steer, TokenField,
 };
-use fencepost::protocol::company::Company;
 use fencepost::protocol::decide::decide;
 use fencepost::protocol::fence::Fence;
 use fencepost::protocol::finding::Finding;
@@ -25,9 +24,11 @@ use fencepost::protocol::outcome::{Answer, StoredRequest, Verdict};
 use fencepost::protocol::start::Start;
 use fencepost::protocol::take_up::TakeUp;
 use fencepost::protocol::time::{BootId, BootInstant, Millis, Moment};
-use fencepost::protocol::view::{Living, Record as Found, TwinNote, Unsettled, View};
+use fencepost::protocol::view::{Record as Found, TwinNote, Unsettled, View};
 use fencepost::protocol::void::{BeginVoid, Voided};
 
+use super::company::Companies;
+use super::kept::Kept;
 use super::scenario::{Call, Holder, Scenario, TICK_MS};
 use super::step::{applied, named};
 use super::world::{Instance, Name, Note, Record, World};
@@ -41,6 +42,7 @@ pub struct Names {
     elsewhere: TokenSource,
     /// Stored requests, by form.
     requests: Vec<Arc<StoredRequest>>,
+    pub companies: Companies,
 }
 
 impl Default for Names {
@@ -71,6 +73,7 @@ impl Default for Names {
             here: TokenSource::new("here"),
             elsewhere: TokenSource::new("elsewhere"),
             requests: (0..16).map(request).collect(),
+            companies: Companies::default(),
         }
     }
 }
@@ -187,39 +190,6 @@ pub fn apply(
     decision.reply
 }
 
-/// Which instances the proxy of that index takes for alive.
-pub fn living(world: &World, scenario: &Scenario, proxy: u8) -> Living {
-    if scenario.proxies == 1 {
-        Living::Only(InstanceId(u128::from(world.proxies[usize::from(proxy)])))
-    } else {
-        Living::Among(Arc::new(company(world, scenario, proxy)))
-    }
-}
-
-/// Every proxy reads a record as soon as it is written: a later first sight is only more careful.
-fn company(world: &World, scenario: &Scenario, proxy: u8) -> Company {
-    let of = |instance: u8| InstanceId(u128::from(instance));
-    let mut company = Company::of(of(world.proxies[usize::from(proxy)]));
-    let ever = 0..=world
-        .living
-        .iter()
-        .chain(&world.proxies)
-        .copied()
-        .fold(0, u8::max);
-    let ever = ever.chain(world.tries.iter().map(|attempt| attempt.instance));
-    let dead = ever.filter(|instance| !world.living.contains(instance));
-    company.bury(dead.map(of).collect());
-    if scenario.machines {
-        for record in &world.records {
-            let written = record.operation.attempts.iter().map(|it| it.at.boottime.0);
-            let tick = written.max().unwrap_or_default() / TICK_MS;
-            let seen = moment(scenario, proxy, u8::try_from(tick).unwrap());
-            company.see(&record.operation, &seen);
-        }
-    }
-    company
-}
-
 /// What the proxy of that index knows of who owns the first resource, for that operation.
 pub fn lease(world: &World, proxy: u8, name: Name) -> LeaseFacts {
     LeaseFacts {
@@ -237,7 +207,7 @@ pub fn live(world: &World, proxy: u8) -> Option<LiveLease> {
 }
 
 fn view(world: &World, scenario: &Scenario, names: &Names, proxy: u8, command: &Command) -> View {
-    let mut view = View::of_nothing(world.epoch, living(world, scenario, proxy));
+    let mut view = View::of_nothing(world.epoch, names.companies.living(world, scenario, proxy));
     match command {
         Command::Admit(admit) => load_admission(world, names, admit, &mut view),
         Command::Record(RecordCommand { key, .. })
@@ -363,7 +333,7 @@ fn persist(world: &mut World, changes: Changes) {
             lease.since = NEVER;
         }
         let number = number_of(&fence.resource.name);
-        world.fences[number] = Some(Arc::new(fence));
+        world.fences[number] = Some(Kept::new(fence));
     }
     if let Some(TwinNote {
         key,
@@ -387,7 +357,7 @@ fn persist(world: &mut World, changes: Changes) {
         RequestChange::Keep(request) => request.body.first().copied(),
         RequestChange::Drop => None,
     };
-    let operation = Arc::new(forgetful(*operation));
+    let operation = Kept::new(forgetful(*operation));
     match world.records.iter_mut().find(|record| record.name == name) {
         Some(record) => {
             record.request = kept(record.request);
@@ -455,16 +425,16 @@ fn forgetful(mut operation: Operation) -> Operation {
 }
 
 /// The fence of a resource whose source is known, at token 0.
-pub fn known_fence() -> Arc<Fence> {
+pub fn known_fence() -> Kept<Fence> {
     let names = Names::default();
     let mut fence = Fence::unseen(names.resource(0));
     fence.mark = FencingToken::new(0, 0);
     fence.source = Some(names.here);
-    Arc::new(fence)
+    Kept::new(fence)
 }
 
 /// The fence of a resource that this holder acquired.
-pub fn leased_fence(holder: &Holder) -> Arc<Fence> {
+pub fn leased_fence(holder: &Holder) -> Kept<Fence> {
     let names = Names::default();
     let token = FencingToken::new(0, 1);
     let mut fence = Fence::unseen(names.resource(0));
@@ -478,10 +448,10 @@ pub fn leased_fence(holder: &Holder) -> Arc<Fence> {
         renewals: 0,
         since: NEVER,
     });
-    Arc::new(fence)
+    Kept::new(fence)
 }
 
 /// The number of the last admission.
-pub fn admissions(fence: Option<&Arc<Fence>>) -> u8 {
+pub fn admissions(fence: Option<&Kept<Fence>>) -> u8 {
     fence.map_or(0, |fence| u8::try_from(fence.admissions.0).unwrap())
 }

@@ -155,7 +155,7 @@ pub enum Handling {
 }
 
 /// How often each misfortune may happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// A proxy dies and starts again as another instance.
     pub crashes: u8,
@@ -203,6 +203,8 @@ pub struct Budget {
     pub acquisitions: u8,
     /// See above.
     pub renewals: u8,
+    /// A lease is given back.
+    pub releases: u8,
 }
 
 /// A token of epoch 0.

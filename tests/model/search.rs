@@ -5,10 +5,9 @@
 //! unsettled operation a fair run must lead to settlement (`fair`). A violation comes with the
 //! shortest way to it, in words.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
-
 use super::fair;
+use super::hashes::Hashes;
+use super::mixer::hash;
 use super::never::Violation;
 use super::scenario::Scenario;
 use super::step::{Action, Came, Steps};
@@ -34,8 +33,8 @@ pub struct Trace {
     pub steps: Vec<String>,
 }
 
-/// A set of hashes needs no second hash.
-pub type HashedSet = HashSet<u64, BuildHasherDefault<Plain>>;
+/// The states that are so many steps away, and their numbers.
+type Level = Vec<(u32, Box<World>)>;
 
 /// How a state was reached: from which one, by what.
 struct Origin {
@@ -58,20 +57,20 @@ pub fn explore(scenario: &Scenario, bounds: Bounds) -> Found {
     let first = World::new(scenario);
     let mut search = Search {
         steps: &steps,
-        visited: HashedSet::default(),
+        visited: Hashes::default(),
         origins: vec![Origin {
             from: 0,
             by: Action::Tick,
         }],
-        settled: HashedSet::default(),
+        settled: Hashes::default(),
         fair: None,
         transitions: 0,
     };
     search.visited.insert(hash(&first));
-    let mut level = vec![(0, first)];
+    let mut level = vec![(0, Box::new(first))];
     let mut depth = 0;
     while !level.is_empty() && search.origins.len() < bounds.states && depth < bounds.steps {
-        match search.next_level(&level) {
+        match search.next_level(level) {
             Ok(next) => level = next,
             Err(trace) => return search.found(depth, false, Some(trace)),
         }
@@ -89,36 +88,37 @@ pub fn explore(scenario: &Scenario, bounds: Bounds) -> Found {
 
 struct Search<'a> {
     steps: &'a Steps<'a>,
-    visited: HashedSet,
+    visited: Hashes,
     origins: Vec<Origin>,
     /// States from which a fair run settles everything.
-    settled: HashedSet,
+    settled: Hashes,
     /// The shortest way to a violation that some fair run has met.
     fair: Option<Trace>,
     transitions: usize,
 }
 
 impl Search<'_> {
-    fn next_level(&mut self, level: &[(u32, World)]) -> Result<Vec<(u32, World)>, Trace> {
+    fn next_level(&mut self, level: Level) -> Result<Level, Trace> {
         let mut next = Vec::new();
         for (index, world) in level {
-            for action in self.steps.possible(world) {
-                let after = match self.steps.take(world, action, None) {
+            for action in self.steps.possible(&world) {
+                let after = match self.steps.take(&world, action, None) {
                     Came::Nothing => continue,
                     Came::World(after) => after,
                     Came::Never(violation) => {
-                        return Err(self.trace(*index, Some(action), violation));
+                        return Err(self.trace(index, Some(action), violation));
                     }
                 };
                 self.transitions += 1;
-                if self.visited.insert(hash(&*after)) {
+                let hashed = hash(&*after);
+                if self.visited.insert(hashed) {
                     let number = u32::try_from(self.origins.len()).unwrap();
                     self.origins.push(Origin {
-                        from: *index,
+                        from: index,
                         by: action,
                     });
                     if let Err((violation, words)) =
-                        fair::settles(self.steps, &after, &mut self.settled)
+                        fair::settles(self.steps, &after, hashed, &mut self.settled)
                     {
                         let mut trace = self.trace(number, None, violation);
                         trace.steps.extend(words);
@@ -127,7 +127,7 @@ impl Search<'_> {
                             self.fair = Some(trace);
                         }
                     }
-                    next.push((number, *after));
+                    next.push((number, after));
                 }
             }
         }
@@ -171,75 +171,5 @@ impl std::fmt::Display for Trace {
             writeln!(f, "  {number:2}. {step}")?;
         }
         writeln!(f, "  NEVER: {}", self.violation.0)
-    }
-}
-
-pub fn hash<T: Hash>(it: &T) -> u64 {
-    let mut mixer = Mixer(0x9e37_79b9_7f4a_7c15);
-    it.hash(&mut mixer);
-    mixer.finish()
-}
-
-/// Fast without optimisation; each step can be undone, so that nothing is lost on the way.
-struct Mixer(u64);
-
-impl Mixer {
-    fn mix(&mut self, word: u64) {
-        let mixed = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
-
-impl Hasher for Mixer {
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.mix(u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        self.mix(u64::from_le_bytes(last) ^ (rest.len() as u64) << 56);
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.mix(u64::from(value));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.mix(u64::from(value));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.mix(value);
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.mix(value as u64);
-    }
-
-    fn write_isize(&mut self, value: isize) {
-        self.mix(value as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// Takes a hash for what it is.
-#[derive(Default)]
-pub struct Plain(u64);
-
-impl Hasher for Plain {
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only hashes are kept");
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

@@ -11,7 +11,8 @@ use fencepost::protocol::policy::AnswerTable;
 use super::never::{self, Judged, Violation};
 use super::register::Names;
 use super::scenario::{Handling, Scenario};
-use super::world::{Shown, World};
+use super::wire::Shown;
+use super::world::World;
 
 pub use finding::Looking;
 pub use leasing::{Manner, named};
@@ -19,6 +20,7 @@ pub use steering::applied;
 
 mod asking;
 mod finding;
+mod idle;
 mod leasing;
 mod network;
 mod people;
@@ -141,7 +143,7 @@ pub struct Steps<'a> {
 struct Step<'a> {
     steps: &'a Steps<'a>,
     before: &'a World,
-    world: World,
+    world: Box<World>,
     /// The step in words, where somebody listens.
     words: Option<&'a mut String>,
 }
@@ -160,10 +162,13 @@ impl<'a> Steps<'a> {
 
     /// Takes one step; says it in words if `words` is there.
     pub fn take(&self, before: &World, action: Action, words: Option<&mut String>) -> Came {
+        if self.comes_to_nothing(before, action) {
+            return Came::Nothing;
+        }
         let mut step = Step {
             steps: self,
             before,
-            world: before.clone(),
+            world: Box::new(before.clone()),
             words,
         };
         let happened = step.happen(action).and_then(|happened| {
@@ -173,7 +178,7 @@ impl<'a> Steps<'a> {
             Ok(happened)
         });
         match happened {
-            Ok(true) => Came::World(Box::new(step.world)),
+            Ok(true) => Came::World(step.world),
             Ok(false) => Came::Nothing,
             Err(violation) => Came::Never(violation),
         }

@@ -50,6 +50,11 @@ fn a_shutdown_that_blocks_does_not_outlive_the_lease_by_more_than_its_grace() {
             let (status, name) = refusal;
             assert_eq!(told.verdict(), (status, name.to_owned()), "{place}");
             refused += 1;
+            let lasted = lost.elapsed();
+            assert!(
+                lasted < Duration::from_secs(at_most),
+                "{place}: it is there still"
+            );
         }
         let ended = sidecar.proxy.ended();
         let lasted = lost.elapsed();

@@ -6,7 +6,8 @@ use fencepost::protocol::policy::{FencePolicy, IfOlderUnsettled, Ownership, PerG
 
 use super::super::register::{attempt_id, form_of};
 use super::super::scenario::{Call, Scenario, TICK_MS};
-use super::super::world::{Name, Packet, Proof, Task, Try, Undo, World};
+use super::super::wire::{Packet, Proof, Task, Try, Undo};
+use super::super::world::{Name, World};
 use super::answers::repeats;
 use super::leases::{is_licensed, is_owner};
 use super::{Judged, Position, Violation, deduplicates, is_acting, is_listening, never};

@@ -3,7 +3,8 @@
 use fencepost::protocol::lease::Lease;
 
 use super::super::scenario::TICK_MS;
-use super::super::world::{Try, World};
+use super::super::wire::Try;
+use super::super::world::World;
 use super::{Judged, never};
 
 /// An acquisition was granted.

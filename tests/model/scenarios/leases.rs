@@ -1,4 +1,7 @@
 //! Worlds of leases: who owns the resource, and what it costs to believe it for too long.
+//!
+//! What is left out, for time: only in one world (`released`) a lease is given back as often as it can be; in the others
+//! once, so not by both owners.
 
 use super::super::scenario::{Budget, Call, Holder, Scenario, TICK_MS};
 
@@ -43,6 +46,7 @@ fn leases() -> Scenario {
         .budget(Budget {
             losses: 1,
             verdicts: 1,
+            releases: 1,
             ..Budget::default()
         })
         .with(|scenario| scenario.holders = vec![owner("Alice", 0, TICK_MS * 3 / 2)])
@@ -56,6 +60,7 @@ fn transfer() -> Scenario {
         .budget(Budget {
             acquisitions: 1,
             renewals: 1,
+            releases: 1,
             ..Budget::default()
         })
         .with(|scenario| {
@@ -76,6 +81,7 @@ fn both_act() -> Scenario {
         .horizon(2)
         .budget(Budget {
             acquisitions: 2,
+            releases: 1,
             ..Budget::default()
         })
         .with(|scenario| {
@@ -91,6 +97,7 @@ fn lost_replies() -> Scenario {
             acquisitions: 2,
             renewals: 1,
             lost_replies: 2,
+            releases: 1,
             ..Budget::default()
         })
         .with(|scenario| {
@@ -111,6 +118,7 @@ fn proxy_dies() -> Scenario {
         .budget(Budget {
             acquisitions: 1,
             crashes: 1,
+            releases: 1,
             ..Budget::default()
         })
         .with(|scenario| {
@@ -130,6 +138,7 @@ fn cancelled() -> Scenario {
             cancels: 1,
             advances: 1,
             reopens: 1,
+            releases: 1,
             ..Budget::default()
         })
         .with(|scenario| {
@@ -153,6 +162,7 @@ fn released() -> Scenario {
         .budget(Budget {
             acquisitions: 1,
             losses: 1,
+            releases: 2,
             ..Budget::default()
         })
         .one_resend()
@@ -174,6 +184,7 @@ fn licensed() -> Scenario {
             losses: 1,
             acquisitions: 1,
             verdicts: 1,
+            releases: 1,
             ..Budget::default()
         })
         .one_resend()

@@ -58,6 +58,7 @@ fn only_asked() -> Scenario {
             questions: 1,
             take_ups: 1,
             sends: 1,
+            releases: 1,
             ..Budget::default()
         })
         .with(|scenario| {
@@ -141,6 +142,7 @@ fn sent_by_the_owner() -> Scenario {
         .budget(Budget {
             losses: 2,
             sends: 2,
+            releases: 1,
             ..Budget::default()
         })
         .with(|scenario| scenario.holders = vec![owner("Alice", 0, TICK_MS * 3 / 2)])

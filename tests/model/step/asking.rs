@@ -8,7 +8,8 @@ use fencepost::protocol::rejection::Rejection;
 use super::super::never;
 use super::super::register::{admissions, apply, attempt_id, form_of, live, moment, number_of};
 use super::super::scenario::Call;
-use super::super::world::{CallerState, Instance, Name, Packet, Proof, Record, Repeat, Task, Try};
+use super::super::wire::{Packet, Proof, Repeat, Task, Try};
+use super::super::world::{CallerState, Instance, Name, Record};
 use super::{Happened, Step};
 
 /// Who begins an attempt.

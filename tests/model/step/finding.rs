@@ -11,7 +11,8 @@ use fencepost::protocol::void::{BeginVoid, VoidEnd, VoidReply, Voided};
 use super::super::never;
 use super::super::register::{answer, apply, attempt_id, form_of, moment};
 use super::super::scenario::TICK_MS;
-use super::super::world::{Letter, Name, Packet, Proof, Question, Repeat, Sight, Undo};
+use super::super::wire::{Letter, Packet, Proof, Question, Repeat, Sight, Undo};
+use super::super::world::Name;
 use super::{Happened, Step};
 
 /// What a question meets.
@@ -355,7 +356,7 @@ impl Step<'_> {
         );
         let Reply::Void(VoidReply::Granted(grant)) = reply else {
             // Only that it is quiet may have been seen.
-            return Ok(self.world != *self.before);
+            return Ok(*self.world != *self.before);
         };
         self.world.undos.push(Undo {
             round: u8::try_from(grant.round.0).unwrap(),

@@ -26,18 +26,11 @@ pub struct Manner {
 impl Step<'_> {
     pub(super) fn acquire(&mut self, holder: u8, manner: Manner) -> Happened {
         let index = usize::from(holder);
-        let (now, held) = (self.now_ms(manner), self.before.holdings[index]);
-        let is_his = held.token.is_some() && !held.lost && held.until_ms > now;
-        if is_his {
-            return Ok(false);
-        }
+        let held = self.before.holdings[index];
         let scenario = self.steps.scenario;
         let asked = if held.asking {
             held.acquisition
         } else {
-            if self.before.left.acquisitions == 0 {
-                return Ok(false);
-            }
             self.world.left.acquisitions -= 1;
             let all = self.before.holdings.iter();
             all.map(|it| it.acquisition).max().unwrap_or_default() + 1
@@ -84,9 +77,6 @@ impl Step<'_> {
     pub(super) fn renew(&mut self, holder: u8, manner: Manner) -> Happened {
         let index = usize::from(holder);
         let held = self.before.holdings[index];
-        if held.token.is_none() || held.lost || self.before.left.renewals == 0 {
-            return Ok(false);
-        }
         self.world.left.renewals -= 1;
         let who = &self.steps.scenario.holders[index];
         let acquisition = named(held.acquisition);
@@ -110,9 +100,7 @@ impl Step<'_> {
     pub(super) fn release(&mut self, holder: u8, proxy: u8) -> Happened {
         let index = usize::from(holder);
         let held = self.before.holdings[index];
-        if held.token.is_none() || held.released {
-            return Ok(false);
-        }
+        self.world.left.releases -= 1;
         let who = &self.steps.scenario.holders[index];
         let acquisition = named(held.acquisition);
         let wish = Wish::Release { acquisition };

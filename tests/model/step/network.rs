@@ -7,7 +7,8 @@ use fencepost::protocol::outcome::{AnswerClass, Evidence, Interruption, Phase, U
 use super::super::never::{self, Violation};
 use super::super::register::{answer, apply, attempt_id, moment};
 use super::super::scenario::{Handling, TICK_MS};
-use super::super::world::{CallerState, Memory, Packet, Proof, Repeat, Shown, Task, Try};
+use super::super::wire::{Packet, Proof, Repeat, Shown, Task, Try};
+use super::super::world::{CallerState, Memory};
 use super::{Happened, Step};
 
 impl Step<'_> {

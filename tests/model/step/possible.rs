@@ -3,7 +3,8 @@
 //! What always holds: what is named here is tried; whether it can happen is for the step to find out.
 
 use super::super::scenario::Handling;
-use super::super::world::{CallerState, Packet, Task, World};
+use super::super::wire::{Packet, Task};
+use super::super::world::{CallerState, World};
 use super::{Action, Looking, Manner, Said, Steps, steering};
 
 impl Steps<'_> {
@@ -140,17 +141,21 @@ impl Steps<'_> {
 
     fn of_the_register(&self, world: &World, found: &mut Vec<Action>) {
         let left = &world.left;
+        let records = (0..).zip(&world.records);
+        let settled_by: Vec<Option<u8>> = records
+            .map(|(record, _)| may_ask(world, record).then(|| settler(world, record)))
+            .collect();
         for (proxy, _) in (0..).zip(&world.proxies) {
             if left.crashes > 0 {
                 found.push(Action::Crash(proxy));
             }
-            for (record, _) in (0..).zip(&world.records) {
+            for (record, by) in (0..).zip(&settled_by) {
                 let settle = |lost| Action::Settle {
                     proxy,
                     record,
                     lost,
                 };
-                if settler(world, record) == proxy && may_ask(world, record) {
+                if *by == Some(proxy) {
                     found.push(settle(false));
                     if left.lost_replies > 0 {
                         found.push(settle(true));

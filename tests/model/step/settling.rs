@@ -4,15 +4,16 @@ use fencepost::protocol::command::{
     Attended, Command, Park, Reply, Resend, ResendReply, Resolution, Resolve, Resolved,
 };
 use fencepost::protocol::operation::State;
-use fencepost::protocol::plan::{self, Step as Planned};
+use fencepost::protocol::plan::Step as Planned;
 use fencepost::protocol::start::Start;
 use fencepost::protocol::steps::StepIndex;
 use fencepost::protocol::time::Millis;
 
 use super::super::never::{self, Violation};
-use super::super::register::{answer, apply, attempt_id, fence_of, lease, living, moment};
+use super::super::register::{answer, apply, attempt_id, lease, moment};
 use super::super::scenario::TICK_MS;
-use super::super::world::{CallerState, Packet, Proof, Repeat, Shown, Task};
+use super::super::wire::{Packet, Proof, Repeat, Shown, Task};
+use super::super::world::CallerState;
 use super::asking::Beginner;
 use super::{Happened, Said, Step};
 
@@ -146,20 +147,7 @@ impl Step<'_> {
 
     /// The reconciler of a proxy plans one step and takes it.
     pub(super) fn settle(&mut self, proxy: u8, record: u8, lost: bool) -> Happened {
-        let scenario = self.steps.scenario;
-        let operation = &self.before.records[usize::from(record)].operation;
-        let fence = fence_of(self.before, operation);
-        let planned = plan::plan(
-            operation,
-            fence,
-            &lease(
-                self.before,
-                proxy,
-                self.before.records[usize::from(record)].name,
-            ),
-            &living(self.before, scenario, proxy),
-            &moment(scenario, proxy, self.before.now),
-        );
+        let planned = self.steps.planned(self.before, proxy, record);
         match planned {
             Planned::Nothing | Planned::Await | Planned::Listen { .. } => Ok(false),
             Planned::Start { step } if !lost => self.start_step(proxy, record, step),
@@ -200,7 +188,7 @@ impl Step<'_> {
             &command,
         );
         self.say(|| format!("step {} of {name} has its turn", step.0));
-        Ok(self.world != *self.before)
+        Ok(*self.world != *self.before)
     }
 
     fn close(&mut self, proxy: u8, record: u8) -> Happened {
@@ -301,7 +289,7 @@ impl Step<'_> {
             &command,
         );
         let given = match self.world.record(name).map(|it| &it.operation.state) {
-            Some(State::NeedsAttention(why)) if self.world != *self.before => *why,
+            Some(State::NeedsAttention(why)) if *self.world != *self.before => *why,
             _ => return Ok(false),
         };
         self.world.seen.taken_up.retain(|it| *it != name);
@@ -314,19 +302,11 @@ impl Step<'_> {
         let steps = self.steps;
         let record = &self.before.records[usize::from(record)];
         let name = record.name;
-        let applied = self.before.effects_of(name) > 0;
-        let impossible = !applied && !self.before.may_still_act(name);
-        let (may_say, verdict) = match said {
-            Said::Applied => (applied, Resolution::Applied(answer(200))),
-            Said::FalselyApplied => (!applied, Resolution::Applied(answer(200))),
-            Said::NotApplied => (impossible, Resolution::NotApplied { new_key: false }),
-            Said::FalselyNotApplied { new_key } => {
-                (!impossible, Resolution::NotApplied { new_key })
-            }
+        let verdict = match said {
+            Said::Applied | Said::FalselyApplied => Resolution::Applied(answer(200)),
+            Said::NotApplied => Resolution::NotApplied { new_key: false },
+            Said::FalselyNotApplied { new_key } => Resolution::NotApplied { new_key },
         };
-        if !may_say {
-            return Ok(false);
-        }
         let lies = match said {
             Said::Applied | Said::NotApplied => {
                 self.world.left.verdicts = self.world.left.verdicts.saturating_sub(1);

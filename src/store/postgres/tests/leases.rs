@@ -225,7 +225,10 @@ async fn a_grant_that_a_new_epoch_overtakes_is_decided_again() {
                  '\\x0000000000000000000000000000000a'; SELECT pg_sleep(600)",
             )
         });
-        until("its row is held", async || database.query(HOLDS) != "").await;
+        until("its row is held", async || {
+            !database.query(HOLDS).is_empty()
+        })
+        .await;
         let asked = lease(&a, acquire("a"));
         let overtaken = async {
             until("it is decided", async || database.query(WAITS) == "1").await;
