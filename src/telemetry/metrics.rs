@@ -415,16 +415,8 @@ impl Inner {
             ),
             store: StoreMetrics::registered(r),
             leases: LeaseMetrics::registered(r),
-            reloads: counted(
-                r,
-                "config_reloads",
-                "Configs read again while running, by what became of them",
-            ),
-            log_lines_lost: counted(
-                r,
-                "log_lines_lost",
-                "Log lines that were not written, because nobody read the log in time",
-            ),
+            reloads: reloads(r),
+            log_lines_lost: log_lines_lost(r),
             callbacks: callbacks(r),
             upstream: histogram(
                 r,
@@ -441,6 +433,16 @@ impl Inner {
             registry,
         }
     }
+}
+
+fn reloads(registry: &mut Registry) -> Family<OneLabel, Counter> {
+    let help = "Configs read again while running, by what became of them";
+    counted(registry, "config_reloads", help)
+}
+
+fn log_lines_lost(registry: &mut Registry) -> Counter {
+    let help = "Log lines that were not written, because nobody read the log in time";
+    counted(registry, "log_lines_lost", help)
 }
 
 fn callbacks(registry: &mut Registry) -> Family<HeardLabels, Counter> {
