@@ -137,6 +137,11 @@ impl Claims {
         self.pins.withdraw(note);
     }
 
+    /// It has its answer, or nobody waits for one any more.
+    pub fn answered(&self, note: &Note) {
+        self.pins.answered(note);
+    }
+
     /// What is known of the work of a request that the worker sends, for one resource.
     pub fn pinned(&self, resource: &ResourceName, headers: &HeaderMap) -> Pinned {
         self.pins.of(resource, headers)

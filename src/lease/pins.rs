@@ -102,6 +102,8 @@ struct Known {
     moment: Arc<Moment>,
     /// How many requests with it may have reached the worker.
     times: u32,
+    /// How many of them have no answer yet.
+    open: u32,
 }
 
 impl Pins {
@@ -133,13 +135,16 @@ impl Pins {
         if ids.is_empty() {
             return Noted::Nothing;
         }
+        // Before it is looked what is owned: a moment is no younger than what it says.
+        let now = pin.clock.boottime();
         let of_each = pin.resources.iter().map(|resource| {
             let pinned = owned(resource).map_or(Pinned::Unowned, Pinned::Under);
             (resource.clone(), pinned)
         });
-        match pin.note(&ids, of_each.collect()) {
-            Some(at) => Noted::Work(Note { way, ids, at }),
-            None => Noted::NoRoom,
+        if pin.note(&ids, of_each.collect(), now) {
+            Noted::Work(Note { way, ids, at: now })
+        } else {
+            Noted::NoRoom
         }
     }
 
@@ -147,6 +152,13 @@ impl Pins {
     pub(super) fn withdraw(&self, note: &Note) {
         if let Some(pin) = self.0.get(note.way) {
             pin.withdraw(note);
+        }
+    }
+
+    /// That request has its answer, or nobody waits for one any more.
+    pub(super) fn answered(&self, note: &Note) {
+        if let Some(pin) = self.0.get(note.way) {
+            pin.remembered(|remembered| remembered.answered(&note.ids));
         }
     }
 
@@ -189,9 +201,8 @@ impl Pinned {
 }
 
 impl Pin {
-    /// When it was noted; `None`: there is no room.
-    fn note(&self, ids: &[WorkId], owned: Vec<(ResourceName, Pinned)>) -> Option<BootInstant> {
-        let now = self.clock.boottime();
+    /// `false`: there is no room. `now`: before it was looked what is owned.
+    fn note(&self, ids: &[WorkId], owned: Vec<(ResourceName, Pinned)>, now: BootInstant) -> bool {
         let (is_noted, tells) = self.remembered(|remembered| {
             let is_noted = remembered.note(ids, owned, now);
             let tells = !is_noted && !remembered.told;
@@ -204,7 +215,7 @@ impl Pin {
                 "more work comes in than may be remembered (`at_most`) for so long (`keep`): new work is turned away"
             );
         }
-        is_noted.then_some(now)
+        is_noted
     }
 
     fn withdraw(&self, note: &Note) {
@@ -268,11 +279,23 @@ impl Remembered {
             let first = self.before.remove(id).unwrap_or_else(|| Known {
                 moment: Arc::clone(&self.last),
                 times: 0,
+                open: 0,
             });
             let known = self.recent.entry(*id).or_insert(first);
             known.times = known.times.saturating_add(1);
+            known.open = known.open.saturating_add(1);
         }
         true
+    }
+
+    fn answered(&mut self, ids: &[WorkId]) {
+        for id in ids {
+            // It moves while it is open, and is not forgotten.
+            let known = self.recent.get_mut(id);
+            if let Some(known) = known.or_else(|| self.before.get_mut(id)) {
+                known.open = known.open.saturating_sub(1);
+            }
+        }
     }
 
     fn withdraw(&mut self, ids: &[WorkId]) {
@@ -295,18 +318,24 @@ impl Remembered {
         found.map(|known| Arc::clone(&known.moment))
     }
 
-    /// What is in `recent` came in within `keep` from `since`; what is in `before`, within `keep` before that.
+    /// What is in `recent` came in within `keep` from `since`; what is in `before`, within `keep` before that, or has no
+    /// answer yet.
     fn forget(&mut self, now: BootInstant) {
         let twice = self.keep.plus(self.keep);
         let age = now.since(self.since);
+        if age < self.keep {
+            return;
+        }
+        let mut old = std::mem::take(&mut self.before);
         if age >= twice {
-            self.before = HashMap::new();
-            self.recent = HashMap::new();
+            old.extend(self.recent.drain());
             self.since = now;
-        } else if age >= self.keep {
+        } else {
             self.before = std::mem::take(&mut self.recent);
             self.since = self.since.after(self.keep);
         }
+        old.retain(|_, known| known.open > 0);
+        self.before.extend(old);
     }
 }
 

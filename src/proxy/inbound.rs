@@ -19,7 +19,7 @@ use super::front::{Content, whole};
 use crate::config::Inbound;
 use crate::dispatch::supervisor::Supervisor;
 use crate::lease::claim::Claims;
-use crate::lease::pins::Noted;
+use crate::lease::pins::{Note, Noted};
 use crate::telemetry::errors::chain;
 use crate::upstream::{PassThrough, PassThroughError};
 use crate::wire::problem::{self, About, Fault};
@@ -83,7 +83,7 @@ impl InboundFront {
             return refused(Fault::Draining);
         }
         let note = match claims.came_in(*way, &head.headers) {
-            Noted::Work(note) => Some(note),
+            Noted::Work(note) => Some(Open { claims, note }),
             Noted::Nothing => None,
             Noted::NoRoom => {
                 return refused(Fault::TooMuchWork {
@@ -116,10 +116,22 @@ impl InboundFront {
             },
         };
         // No byte of it left.
-        if let Some(note) = &note {
-            claims.withdraw(note);
+        if let Some(open) = &note {
+            claims.withdraw(&open.note);
         }
         refused(fault)
+    }
+}
+
+/// A request without an answer: what it was noted as is not forgotten.
+struct Open<'c> {
+    claims: &'c Claims,
+    note: Note,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.claims.answered(&self.note);
     }
 }
 

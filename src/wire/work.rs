@@ -26,10 +26,17 @@ pub fn one(by: &PinBy, headers: &HeaderMap) -> Option<WorkId> {
     }
 }
 
-/// All ids of a request.
+/// All ids of a request. Of a header that stands in it twice also the one that a worker makes of both, who joins them
+/// with a comma (<https://www.rfc-editor.org/rfc/rfc9110#section-5.2>).
 pub fn all(by: &PinBy, headers: &HeaderMap) -> Vec<WorkId> {
-    let values = headers.get_all(name(by)).iter();
-    values.filter_map(|value| id(by, value)).collect()
+    let values: Vec<&HeaderValue> = headers.get_all(name(by)).iter().collect();
+    let joined = [&b","[..], b", "].map(|comma| {
+        let parts: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
+        HeaderValue::from_bytes(&parts.join(comma))
+    });
+    let joined = joined.iter().flatten().filter(|_| values.len() > 1);
+    let all = values.iter().copied().chain(joined);
+    all.filter_map(|value| id(by, value)).collect()
 }
 
 /// The header that it stands in.

@@ -84,8 +84,15 @@ impl Ground {
             .note(way, &headers(ids), |_| (owned > 0).then(|| past(owned)))
     }
 
+    /// And is answered.
     fn comes_in(&self, way: usize, ids: &[&str]) -> bool {
-        matches!(self.note(way, ids), Noted::Work(_))
+        match self.note(way, ids) {
+            Noted::Work(note) => {
+                self.pins.answered(&note);
+                true
+            }
+            Noted::Nothing | Noted::NoRoom => false,
+        }
     }
 
     fn begun(&self, ids: &[&str]) -> Note {
@@ -173,7 +180,7 @@ fn none_is_forgotten_for_want_of_room() {
     assert!(ground.comes_in(0, &["a"]));
     ground.clock.pass(Millis(1));
     assert_eq!(ground.pinned(&["a"]), Pinned::Under(past(1)));
-    assert!(ground.comes_in(0, &["d", "e"]));
+    assert!(ground.comes_in(0, &["d"]) && ground.comes_in(0, &["e"]));
     assert_eq!(ground.pinned(&["d"]), Pinned::Under(past(2)));
     assert!(matches!(ground.note(0, &["f"]), Noted::NoRoom));
     let held = ground.pins.0[0].remembered(|it| it.recent.len() + it.before.len());
@@ -182,7 +189,11 @@ fn none_is_forgotten_for_want_of_room() {
 
 #[test]
 fn what_says_no_id_is_not_noted_and_of_two_ids_each_is() {
-    let ground = Ground::with_one();
+    let roomy = Inbound {
+        at_most: 12,
+        ..way("one", by_header(), false, &["a"])
+    };
+    let ground = Ground::new(&[roomy]);
     ground.own(1);
     assert!(matches!(ground.note(0, &[]), Noted::Nothing));
     assert!(matches!(ground.note(7, &["one"]), Noted::Nothing), "no way");
@@ -193,6 +204,27 @@ fn what_says_no_id_is_not_noted_and_of_two_ids_each_is() {
     assert_eq!(ground.pinned(&["one"]), Pinned::Under(past(1)));
     assert_eq!(ground.pinned(&["other"]), Pinned::Under(past(1)));
     assert_eq!(ground.pinned(&["new"]), Pinned::Under(past(2)));
+    // A worker may go on with what it joined them to.
+    for joined in ["one,other", "one, other"] {
+        assert_eq!(ground.pinned(&[joined]), Pinned::Under(past(1)));
+    }
+}
+
+/// Whoever waits for its answer shows that the work goes on, however long ago it began.
+#[test]
+fn what_has_no_answer_yet_is_not_forgotten() {
+    let ground = Ground::with_one();
+    ground.own(1);
+    let long = ground.begun(&["work"]);
+    assert!(ground.comes_in(0, &["work"]), "another with it is answered");
+    ground.own(2);
+    for passed in [KEEP.0 - 1, KEEP.0, 3 * KEEP.0, KEEP.0] {
+        ground.clock.pass(Millis(passed));
+        assert_eq!(ground.pinned(&["work"]), Pinned::Under(past(1)), "{passed}");
+    }
+    ground.pins.answered(&long);
+    ground.clock.pass(Millis(2 * KEEP.0));
+    assert_eq!(ground.pinned(&["work"]), Pinned::Free);
 }
 
 #[test]
@@ -224,6 +256,7 @@ fn what_is_withdrawn_too_late_is_not_taken_from_another() {
     let ground = Ground::with_one();
     ground.own(1);
     let note = ground.begun(&["work"]);
+    ground.pins.answered(&note);
     ground.clock.pass(Millis(2 * KEEP.0));
     ground.own(2);
     assert!(ground.comes_in(0, &["work"]));
