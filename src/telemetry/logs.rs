@@ -1,7 +1,8 @@
 //! Log lines: JSON, one a line, on standard error.
 //!
-//! What always holds: a log that cannot be written, or is read too slowly, never stops an effect: lines are written
-//! behind, many at once, and those for which there is no room are lost and counted. A panic's message, which may quote
+//! What always holds: a log that cannot be written, or is read too slowly, never stops an effect, nor the end of the
+//! process: lines are written behind, many at once; those for which there is no room are lost and counted, and those
+//! that the system does not take are lost. A panic's message, which may quote
 //! what it choked on, stays out of the log; its place goes in.
 //!
 //! What it does not do: choose what to log, rotate, or ship anywhere. A process that is killed loses the lines of its
@@ -9,7 +10,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::panic::PanicHookInfo;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ const TOGETHER: usize = 64 << 10;
 
 /// So long does it wait for more once all has been written: who logs need not wake it for every line.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// So long may it take to write what is left at the end.
+const AT_END: Duration = Duration::from_millis(1_500);
 
 /// Who writes behind; dropped, it writes what is left.
 static BEHIND: Mutex<Option<WorkerGuard>> = Mutex::new(None);
@@ -73,10 +77,25 @@ pub fn start(level: &str) -> Result<(), LogsError> {
     Ok(())
 }
 
-/// Writes what is left, if somebody takes it, in little more than a second; later lines are lost.
+/// Writes what is left, if somebody takes it within [`AT_END`]; later lines are lost.
 pub fn finish() {
-    let guard = BEHIND.lock().unwrap_or_else(PoisonError::into_inner).take();
-    drop(guard);
+    if let Some(guard) = BEHIND.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        dropped_within(guard, AT_END);
+    }
+}
+
+/// Drops it elsewhere, and waits for that no longer than so: with a full queue the guard complains to standard output,
+/// which may be the very pipe that nobody reads.
+fn dropped_within<T: Send + 'static>(last: T, at_most: Duration) {
+    let (told, done) = mpsc::channel::<()>();
+    let dropping = thread::Builder::new().name("logs-end".to_owned());
+    let dropping = dropping.spawn(move || {
+        drop(last);
+        drop(told);
+    });
+    if dropping.is_ok() {
+        let _ended_or_not = done.recv_timeout(at_most);
+    }
 }
 
 /// So many lines were lost, because there was no room for them.
@@ -146,7 +165,8 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, mpsc};
+    use std::sync::Arc;
+    use std::time::Instant;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -217,6 +237,37 @@ mod tests {
             .lines()
             .filter(|line| serde_json::from_str::<serde_json::Value>(line).is_ok());
         assert_eq!(whole.count() + lost.dropped_lines(), 1_000);
+    }
+
+    /// Does not end before whoever has the other end lets go.
+    struct Stuck(mpsc::Receiver<()>);
+
+    impl Drop for Stuck {
+        fn drop(&mut self) {
+            let _let_go = self.0.recv();
+        }
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_keeps_no_process_from_its_end() {
+        let (_held, unread) = mpsc::channel();
+        let begun = Instant::now();
+        dropped_within(Stuck(unread), Duration::from_millis(50));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn what_is_left_is_written_at_the_end() {
+        let written = Lines::default();
+        let (writer, guard) = behind(written.clone(), WAITING);
+        tracing::subscriber::with_default(lines("info", writer).unwrap(), || {
+            for number in 0..1_000 {
+                tracing::info!(number, "one of the last");
+            }
+        });
+        dropped_within(guard, Duration::from_secs(20));
+        let lines = written.0.lock().unwrap().clone();
+        assert_eq!(lines.iter().filter(|byte| **byte == b'\n').count(), 1_000);
     }
 
     #[test]
