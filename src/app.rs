@@ -342,7 +342,19 @@ impl Instance {
             None => in_force.drain(),
         };
         holders.begin_drain(at_most.saturating_add(LAST_ANSWERS));
-        drain(&self.supervisor, &in_force.inbound, at_most, hurry).await;
+        // Others wait for what was lost: nobody waits for what the worker answers under it.
+        let answers = if lost.is_some() {
+            Duration::ZERO
+        } else {
+            at_most
+        };
+        drain(
+            &self.supervisor,
+            &in_force.inbound,
+            (at_most, answers),
+            hurry,
+        )
+        .await;
         failpoint::pass("after-drain");
         closing.cancel();
         let all_closed = async { while served.join_next().await.is_some() {} };
@@ -366,11 +378,11 @@ impl Instance {
     }
 }
 
-/// Admits nothing new; what is under way is finished, for at most so long.
+/// Admits nothing new; what is under way is finished, and the worker's answers are waited for, each for at most so long.
 async fn drain(
     supervisor: &Supervisor,
     inbound: &WaysIn,
-    at_most: Duration,
+    (at_most, answers): (Duration, Duration),
     hurry: impl Future<Output = ()>,
 ) {
     tracing::info!(
@@ -379,7 +391,7 @@ async fn drain(
     );
     supervisor.begin_drain();
     tokio::select! {
-        drained = inbound.drained(supervisor, at_most) => {
+        drained = inbound.drained(supervisor, at_most, answers) => {
             if !drained {
                 tracing::warn!(
                     under_way = supervisor.under_way(),

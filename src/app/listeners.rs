@@ -146,11 +146,16 @@ impl WaysIn {
         self.faces.iter()
     }
 
-    /// Nothing new is let in by them: waits until all who ask there have an answer, and for what a drain waits for
-    /// otherwise, at most that long. True if no effect is under way then.
-    pub(super) async fn drained(&self, supervisor: &Supervisor, at_most: Duration) -> bool {
+    /// Nothing new is let in by them: waits until all who ask there have the head of an answer, for at most `answers`,
+    /// and for what a drain waits for otherwise. True if no effect is under way then.
+    pub(super) async fn drained(
+        &self,
+        supervisor: &Supervisor,
+        at_most: Duration,
+        answers: Duration,
+    ) -> bool {
         self.asked.close();
-        let answered = timeout(at_most, self.asked.wait());
+        let answered = timeout(answers, self.asked.wait());
         let (drained, _slow_worker) = tokio::join!(supervisor.drained(at_most), answered);
         drained
     }
