@@ -2,7 +2,7 @@
 //!
 //! What always holds: each step can be undone, so that nothing is lost on the way. It is fast without optimisation: most
 //! of a state is small numbers, and seven of them are mixed at once. Seven of them look like one number above 2^56: no
-//! state has such a one but for hashes (`kept`).
+//! state has such a one but for hashes (`kept`), and eight bytes at once are mixed as such.
 
 use std::hash::{Hash, Hasher};
 
@@ -164,7 +164,7 @@ impl Hash for Budget {
                 releases,
             ],
         ] {
-            state.write_u64(u64::from_le_bytes(eight));
+            state.write(&eight);
         }
     }
 }
