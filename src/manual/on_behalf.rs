@@ -60,7 +60,7 @@
 //! A connection says that what comes over it was not begun before its acquisition; it cannot say so of a worker that
 //! opens a new one for old work. Where work comes in by HTTP, the sidecar can know when. `inbound` is a listener before
 //! the worker: whoever asks it for work asks there, and everything goes on to it as it came (only fields of one connection
-//! stay; an `Upgrade` is not carried on), however long the worker takes to answer. The id of the work, the trace id of
+//! stay, also `TE` and `Trailer`: gRPC does not go this way; an `Upgrade` is not carried on), however long the worker takes to answer. The id of the work, the trace id of
 //! its `traceparent` or a header of your choice, is noted before it is forwarded, together with the acquisition and
 //! token of each lease at that moment. A worker that is instrumented carries a trace on by itself; the span may change.
 //! What it then sends without a token, over a connection that may say so, is judged by that moment:
@@ -68,9 +68,9 @@
 //! | its work came in | a request with that id gets |
 //! |---|---|
 //! | under the acquisition that is in force | its token |
-//! | under an earlier one | the token of *then*: `412 stale-fencing-token`, or the stored answer where it was done already. It never leaves |
+//! | under an earlier one | the token of *then*: `412 stale-fencing-token`, or the stored answer where it was done already. It never leaves, but where the effect's token is only observed |
 //! | under one that is over, and nothing is owned now | `412 lease-lost` |
-//! | when nothing was owned | `412 lease-lost`, also once something is |
+//! | when nothing was owned | `412 lease-lost`, also once something is, as long as this sidecar runs |
 //! | nobody knows: no id, never seen, forgotten | as without pinning; with `pin.strict: true` `412 lease-lost` |
 //!
 //! An id that comes in again keeps its first moment: it is the same work, which may have been begun. So whoever has work
