@@ -63,8 +63,8 @@
 //! `FENCEPOST_RESOURCE`, `FENCEPOST_FENCING_TOKEN` and `FENCEPOST_ACQUISITION` in its environment. Its process group is
 //! told to end (SIGTERM) `--grace` (5 s, a third of the ttl at most) before the end of a lease that cannot be renewed,
 //! and killed at its end. When a renewal is refused, the lease is another's already: it is killed at once. That shows at
-//! the next renewal, a third of the ttl later at most. Its exit status is that of `lease run`. Whoever kills `lease run` itself with SIGKILL leaves
-//! the command running: its token is refused once another owns the resource.
+//! the next renewal, a third of the ttl later at most. Its exit status is that of `lease run`. Whoever kills `lease run`
+//! itself with SIGKILL leaves the command running: its token is refused once another owns the resource.
 //!
 //! # For operators
 //!

@@ -147,7 +147,7 @@ fn lease_lost(why: &str, remedy: Remedy) -> String {
         }
     };
     format!(
-        "This sidecar holds the lease of this resource on behalf of its worker, and this request is not from that \
+        "This sidecar held the lease of this resource on behalf of its worker, and this request is not from that \
          ownership: {why}. {remedy} Nothing was sent."
     )
 }
