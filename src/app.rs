@@ -161,7 +161,8 @@ impl AppError {
 fn hint(error: &postgres::OpenError) -> &'static str {
     match error {
         postgres::OpenError::Key(_) => {
-            ": was it made with other keys? The first key of all must open it"
+            ": was it made with other keys? The first key of all must open it; with `--register` give `--config FILE` too: \
+             the keys are taken from there"
         }
         postgres::OpenError::Url(_)
         | postgres::OpenError::Database(_)

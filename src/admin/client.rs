@@ -32,6 +32,11 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Longest answer, in bytes: a page of operations, or two bodies in hex.
 const ANSWER_LIMIT: usize = 64 << 20;
 
+/// What to look at where nobody answers, by whose listener it is.
+const OF_OPERATORS: &str = "is it running, and is that its `admin` address?";
+const OF_WORKERS: &str =
+    "is it running, with `worker: { address: … }` in its config? else `--worker URL`";
+
 /// What may stand in a path part or a query value as it is (RFC 3986, unreserved).
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
@@ -43,6 +48,8 @@ const UNRESERVED: AsciiSet = NON_ALPHANUMERIC
 #[derive(Debug)]
 pub struct AdminClient {
     instance: Authority,
+    /// What to look at where nobody answers.
+    remedy: &'static str,
     credential: Option<HeaderValue>,
     way: Way,
     /// An answer must be complete within this, besides a wait that was asked for.
@@ -69,13 +76,12 @@ pub enum ClientError {
     #[error("the token cannot be sent: it is to be one line of printable characters")]
     Token,
     /// Nobody answered.
-    #[error(
-        "no instance answers at http://{instance} \
-         (is it running, and is that its `admin` address?)"
-    )]
+    #[error("no instance answers at http://{instance} ({remedy})")]
     Unreachable {
         /// Where.
         instance: Authority,
+        /// What to look at.
+        remedy: &'static str,
         /// Why; `None`: not in time.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -114,9 +120,19 @@ impl AdminClient {
             .build_http();
         Ok(Self {
             instance,
+            remedy: OF_OPERATORS,
             credential,
             way: Way::Http(http),
             patience: TIME_LIMIT,
+        })
+    }
+
+    /// Speaks to the listener for workers of an instance.
+    pub fn of_worker(address: &str) -> Result<Self, ClientError> {
+        let client = Self::new(address, None)?;
+        Ok(Self {
+            remedy: OF_WORKERS,
+            ..client
         })
     }
 
@@ -124,6 +140,7 @@ impl AdminClient {
     pub fn within(router: axum::Router, token: &Secret) -> Result<Self, ClientError> {
         Ok(Self {
             instance: Authority::from_static("localhost"),
+            remedy: OF_OPERATORS,
             credential: Some(credential(token)?),
             way: Way::Within(router),
             patience: TIME_LIMIT,
@@ -246,6 +263,7 @@ impl AdminClient {
     fn unreachable(&self, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> ClientError {
         ClientError::Unreachable {
             instance: self.instance.clone(),
+            remedy: self.remedy,
             source,
         }
     }
@@ -345,6 +363,11 @@ mod tests {
             client.read("/status").await,
             Err(ClientError::Unreachable { .. })
         ));
+        let late = |client: AdminClient| client.late().to_string();
+        assert!(late(client).contains("`admin` address"));
+        let of_worker = late(AdminClient::of_worker(&format!("http://{address}")).unwrap());
+        assert!(!of_worker.contains("admin"), "{of_worker}");
+        assert!(of_worker.contains("worker: { address"), "{of_worker}");
     }
 
     #[test]

@@ -83,14 +83,14 @@ pub(super) async fn acquire(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<OwnedView>, Problem> {
     let resource = named(&api, path)?;
-    let asked: Asked = read(body)?;
+    let asked: Asked = read(body, r#"{"ttl":"30s"}"#)?;
     if asked.resources.is_some() {
         let text = "`resources` names several, and the path names one";
         return Err(Problem::malformed(text));
     }
     let wanted = asked.wanted()?;
     let owned = api.leases.acquire(&resource, &wanted).await;
-    let owned = owned.map_err(|why| refused(&why, Some(&resource)))?;
+    let owned = owned.map_err(|why| refused(&why, &resource))?;
     Ok(Json(OwnedView::of(&owned, api.clock.boottime())))
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn acquire_all(
     State(api): State<Api>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<AllView>, Problem> {
-    let mut asked: Asked = read(body)?;
+    let mut asked: Asked = read(body, r#"{"resources":["…"],"ttl":"30s"}"#)?;
     let names = asked.resources.take().unwrap_or_default();
     if names.is_empty() || names.len() > MOST {
         let text = format!("`resources` is to name one to {MOST} of them");
@@ -111,7 +111,7 @@ pub(super) async fn acquire_all(
     }
     let resources = names.iter().map(|name| key_of(&api, name));
     let all = api.leases.acquire_all(resources, &wanted).await;
-    let all = all.map_err(|why| refused(&why, None))?;
+    let all = all.map_err(|(resource, why)| refused(&why, &resource))?;
     let now = api.clock.boottime();
     let leases = all.iter().map(|owned| OwnedView::of(owned, now)).collect();
     Ok(Json(AllView { leases }))
@@ -124,10 +124,10 @@ pub(super) async fn renew(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<OwnedView>, Problem> {
     let resource = named(&api, path)?;
-    let his: His = read(body)?;
+    let his: His = read(body, r#"{"acquisition":"…"}"#)?;
     let acquisition = AcquisitionId::new(his.acquisition);
     let owned = api.leases.renew(&resource, &acquisition).await;
-    let owned = owned.map_err(|why| refused(&why, Some(&resource)))?;
+    let owned = owned.map_err(|why| refused(&why, &resource))?;
     Ok(Json(OwnedView::of(&owned, api.clock.boottime())))
 }
 
@@ -138,10 +138,10 @@ pub(super) async fn release(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<StatusCode, Problem> {
     let resource = named(&api, path)?;
-    let his: His = read(body)?;
+    let his: His = read(body, r#"{"acquisition":"…"}"#)?;
     let acquisition = AcquisitionId::new(his.acquisition);
     let released = api.leases.release(&resource, &acquisition).await;
-    released.map_err(|why| refused(&why, Some(&resource)))?;
+    released.map_err(|why| refused(&why, &resource))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -227,8 +227,16 @@ fn taken(name: &str) -> Result<(), Problem> {
     ResourceName::taken(name).map(drop).ok_or_else(why)
 }
 
-fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
+/// `form`: what is to be said, for whoever says nothing.
+fn read<T: DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+    form: &str,
+) -> Result<T, Problem> {
     let body = body.map_err(|refusal| unread(&refusal))?;
+    if body.is_empty() {
+        let text = format!("a JSON body is needed: `{form}`");
+        return Err(Problem::malformed(text));
+    }
     serde_json::from_slice(&body).map_err(|error| Problem::malformed(error.to_string()))
 }
 
@@ -251,7 +259,7 @@ impl Asked {
     }
 }
 
-fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Problem {
+fn refused(why: &NoLease, resource: &ResourceKey) -> Problem {
     let problem = match why {
         NoLease::Held(left) => Problem::conflict(
             "lease-held",
@@ -278,10 +286,7 @@ fn refused(why: &NoLease, resource: Option<&ResourceKey>) -> Problem {
         ),
         NoLease::Store(error) => Problem::from(error.clone()),
     };
-    match resource {
-        Some(resource) => problem.resource(&resource.name),
-        None => problem,
-    }
+    problem.resource(&resource.name)
 }
 
 /// When to ask again for what is held for so long: a random part of that, so that those who ask do not all come at once,
@@ -299,6 +304,14 @@ fn advised(left: Millis) -> Millis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_says_nothing_is_told_what_to_say() {
+        let nothing = read::<His>(Ok(Bytes::new()), "{…}").err().unwrap();
+        assert_eq!(nothing.detail(), "a JSON body is needed: `{…}`");
+        let half = read::<His>(Ok(Bytes::from_static(b"{")), "{…}");
+        assert!(half.err().unwrap().detail().contains("EOF"));
+    }
 
     #[test]
     fn those_who_ask_again_are_spread() {

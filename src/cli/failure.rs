@@ -131,6 +131,7 @@ mod tests {
         };
         let unreachable = || ClientError::Unreachable {
             instance: http::uri::Authority::from_static("a:1"),
+            remedy: "",
             source: None,
         };
         assert_eq!(Failure::from(ClientError::Refused(refused())).code(), 1);

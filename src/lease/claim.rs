@@ -234,7 +234,7 @@ impl Claims {
 }
 
 /// What is said of a claim whose time is over.
-pub(super) const ENDED: &str = "its time ended before it was renewed";
+pub(super) const ENDED: &str = "the lease ran out before it was renewed";
 
 impl InForce {
     /// The acquisition of a resource.

@@ -31,6 +31,8 @@ use crate::protocol::time::{BootInstant, Millis};
 mod beginning;
 mod owning;
 
+use beginning::OWNED_BEFORE;
+
 #[cfg(test)]
 mod tests;
 
@@ -371,7 +373,7 @@ impl Held {
         match &self.phase {
             Phase::Owning(owning) if owning.ownership.until <= now => self.lose(ENDED),
             Phase::Resuming(last) if last.until <= now => {
-                self.lose("its time ended while this sidecar was away");
+                self.lose("the lease ran out while this sidecar was away");
             }
             Phase::Owning(_) | Phase::Resuming(_) | Phase::Without => {}
         }
@@ -432,7 +434,7 @@ impl Held {
             (Some(why), _) => Claim::Lost(why.clone()),
             // It may be another one.
             (None, None) => Claim::NotYet(self.why_not("the worker has not been seen yet")),
-            (None, Some(_)) => Claim::Lost("this process of the worker owned it before".to_owned()),
+            (None, Some(_)) => Claim::Lost(OWNED_BEFORE.to_owned()),
         }
     }
 

@@ -205,12 +205,13 @@ impl Own {
         Ok(owned)
     }
 
-    /// All of them or none, in sorted order: two who want the same ones never wait for each other.
+    /// All of them or none, in sorted order: two who want the same ones never wait for each other. Where there are none,
+    /// it says which one was not to be had.
     pub async fn acquire_all(
         &self,
         resources: impl IntoIterator<Item = ResourceKey>,
         wanted: &Wanted,
-    ) -> Result<Vec<Owned>, NoLease> {
+    ) -> Result<Vec<Owned>, (ResourceKey, NoLease)> {
         let deadline = self.clock.boottime().after(wanted.wait);
         let sorted: std::collections::BTreeSet<ResourceKey> = resources.into_iter().collect();
         let mut taken = Taken::new(self);
@@ -223,15 +224,16 @@ impl Own {
                 Ok(owned) => taken.push(owned),
                 Err(why) => {
                     taken.given_back().await;
-                    return Err(why);
+                    return Err((resource, why));
                 }
             }
         }
         // Whoever waited long for the last may have lost the first meanwhile.
         let now = self.clock.boottime();
-        if taken.all().iter().any(|owned| owned.until <= now) {
+        let over = taken.all().iter().find(|owned| owned.until <= now);
+        if let Some(over) = over.map(|owned| owned.resource.clone()) {
             taken.given_back().await;
-            return Err(NoLease::Lost);
+            return Err((over, NoLease::Lost));
         }
         Ok(taken.kept())
     }

@@ -61,14 +61,16 @@
 //!
 //! `fencepost lease run --resource X --ttl 30s --wait 10s -- COMMAND` holds a lease while a command runs. The command has
 //! `FENCEPOST_RESOURCE`, `FENCEPOST_FENCING_TOKEN` and `FENCEPOST_ACQUISITION` in its environment. Its process group is
-//! told to end (SIGTERM) `--grace` (5 s) before the end of a lease that cannot be renewed, or at once when it is lost,
-//! and killed at its end; its exit status is that of `lease run`. Whoever kills `lease run` itself with SIGKILL leaves
-//! the command running: its token is refused once another owns the resource.
+//! told to end (SIGTERM) `--grace` (5 s, a third of the ttl at most) before the end of a lease that cannot be renewed,
+//! and killed at its end. When a renewal is refused, the lease is another's already: it is killed at once. That shows at
+//! the next renewal, a third of the ttl later at most. Its exit status is that of `lease run`. Whoever kills `lease run`
+//! itself with SIGKILL leaves the command running: its token is refused once another owns the resource.
 //!
 //! # For operators
 //!
 //! `fencepost leases list` and `leases show RESOURCE` (`GET /v1/leases`, `GET /v1/leases/{resource}`; by an index, however
-//! many resources there are); `resources show` and `explain` name the holder too. To end somebody's ownership:
+//! many resources there are); `resources show` and `explain` name the holder too. A lease whose holder is dead has its
+//! whole time again at the first look of each instance. To end somebody's ownership:
 //! `fencepost resources advance` (the next one may acquire at once, with a higher token) or `cancel` (nobody may).
 //!
 //! Metrics, none with a resource in it:
@@ -85,5 +87,6 @@
 //!
 //! Log lines name `resource`, `acquisition` (its digest) and `token`: `a lease was granted` (with `expired`, the digest
 //! of the one whose time was over), `a lease was given back`, `a lease is lost`; refusals of effects have the same
-//! fields, and `operation`. Lines that nobody reads in time are lost, and counted by `fencepost_log_lines_lost_total`:
+//! fields, and `operation`, but for those of leases held on behalf of a worker (`lease-lost`, `lease-held`), which have
+//! `upstream` and `reason`. Lines that nobody reads in time are lost, and counted by `fencepost_log_lines_lost_total`:
 //! no effect waits for a log.

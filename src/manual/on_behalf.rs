@@ -98,7 +98,8 @@
 //! The last ownership is in a small file in `state`, written before anything is claimed: `lease-DIGEST.json`, by the
 //! resource. A sidecar that was killed goes on with it, under the same token, if its time is not over and the worker is the same. Else it
 //! needs proof as above. A stop in order gives the lease back, last of all: an upgrade of the sidecar alone leaves the
-//! worker without it until that is restarted too, or acknowledges. Keep `state` where a restart finds it (an `emptyDir`
+//! worker without it until that is restarted too, or acknowledges; the log says so (WARN, `this process of the worker
+//! owned the lease before`). Keep `state` where a restart finds it (an `emptyDir`
 //! does for a container), one directory for each sidecar: a copy of it resumes nothing, and two processes on one are
 //! refused. Without the file it is as if nobody ever owned: whoever deletes it vouches that the worker is a new one.
 //! A file that cannot be read claims nothing, until it is acknowledged.

@@ -25,7 +25,9 @@
 //!
 //! Each speaks to a running instance (`--admin URL`, or `--config FILE`), or straight to a register: an embedded
 //! one that no instance is running on (`--register DIR`), or a database beside its sidecars (`--register
-//! postgres://…`). Only an instance sends, so `settle` needs one. `--json` prints what the API said. Exit codes: 0
+//! '${env:DATABASE_URL}' --config FILE`, which has its keys). What changes something needs a named operator (`admin`,
+//! `operators`), whose token is in `FENCEPOST_TOKEN` or, where there is one operator only, is found in `--config FILE`.
+//! Only an instance sends, so `settle` needs one. `--json` prints what the API said. Exit codes: 0
 //! done, 1 refused, 2 mistyped, 3 nobody there.
 //!
 //! There is no "unlock". What may have been sent is let go by a verdict only, and no verdict comes without a
@@ -55,9 +57,11 @@
 //!
 //! - **advance** closes the mark: whoever holds it is cut off. Where the tokens are the register's own, the lease is
 //!   gone with it: its holder's next renewal is `412 lease-lost`, whoever waits has it at once, under a token above
-//!   all that were ever handed out. A foreign source's next token is simply above it.
+//!   all that were ever handed out; a worker on whose behalf it was held has it again only once it is restarted or
+//!   acknowledged. A foreign source's next token is simply above it.
 //! - **accept** lets in one token that could not be placed: a jump of more than `max_step`, or one above everything
-//!   that was issued, which counts as issued from then on. The mark is exactly that token then, and open. It is refused
+//!   that was issued, which counts as issued from then on. The mark is exactly that token then, and open. Where the
+//!   tokens are the register's own and a lease is held, it ends: its holder is told at his next renewal only. It is refused
 //!   where that would lower something, on a cancelled resource, for a token of another epoch, and for one of another
 //!   source within the epoch: tokens of two who count cannot be compared.
 //! - **repair** is for a resource that a wild token raised, so that its genuine holder is stale. It begins a new
@@ -70,8 +74,9 @@
 //!   through all its operations for that: with millions of them it takes seconds, during which nothing is admitted.
 //! - **epoch advance** starts a new epoch, of all tenants of the register: from its answer on every token of an earlier
 //!   one is stale on every resource, seen before or not, by every sidecar that shares the register, also one that has
-//!   not heard of it. A bare number is of epoch 0 for ever. Leases are lost, and acquired again as `1:1`; a foreign
-//!   source stamps the epoch from then on (`1:109`). What was admitted before may still leave until its `dispatch-by`.
+//!   not heard of it. A bare number is of epoch 0 for ever. Leases are lost, and acquired again as `1:1`, one
+//!   held on behalf of a worker only after that is restarted or acknowledged; a foreign source stamps the epoch from
+//!   then on (`1:109`). What was admitted before may still leave until its `dispatch-by`.
 //!   It is for a token source that was restored and counts from below, for another source, and for credentials that
 //!   leaked. On PostgreSQL it takes the role that made the tables. It stands in the history, with your name and reason
 //!   (`doctor`).
@@ -79,7 +84,7 @@
 //! # The API
 //!
 //! Below `/v1` on the `admin` listener. Who changes something, or reads stored bodies, is an operator with a token of
-//! his own; where none is named, nobody can.
+//! his own; where none is named, nobody can. Once operators are named, reading needs a token too.
 //!
 //! | call | what |
 //! |---|---|

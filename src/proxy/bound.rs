@@ -20,7 +20,7 @@ use crate::protocol::command::Admit;
 use crate::protocol::ids::{AcquisitionId, ResourceName, TokenSource};
 use crate::protocol::policy::TokenMode;
 use crate::wire::identify::Identified;
-use crate::wire::problem::Fault;
+use crate::wire::problem::{Fault, Remedy};
 use crate::wire::stamp::{Stamp, Stamps, Standing, Token};
 
 /// What a connection is bound to. Clones are of the same connection.
@@ -106,12 +106,14 @@ impl Bound {
                 }
                 Claim::Owned(_) => Stamp::Lost(
                     "its connection was opened before the lease was acquired".to_owned(),
+                    Remedy::BeginAnew,
                 ),
                 Claim::NotYet(why) if own.is_none() => not_yet(why, &pinned),
                 Claim::NotYet(_) => Stamp::Lost(
                     "the acquisition that its connection was opened under is over".to_owned(),
+                    Remedy::BeginAnew,
                 ),
-                Claim::Lost(why) => Stamp::Lost(why),
+                Claim::Lost(why) => Stamp::Lost(why, Remedy::BeginAnew),
             };
             (resource.clone(), stamp)
         });
@@ -123,7 +125,8 @@ impl Bound {
         let all = self.claims.all();
         all.map(|(resource, _, _)| {
             let why = "it is held on behalf of the worker beside this sidecar, and its caller is elsewhere";
-            (resource.clone(), Stamp::Lost(why.to_owned()))
+            let lost = Stamp::Lost(why.to_owned(), Remedy::SendFromThere);
+            (resource.clone(), lost)
         })
         .collect()
     }
@@ -160,8 +163,8 @@ fn stamp(owned: Ownership, source: &TokenSource, pinned: Pinned) -> Stamp {
             Stamp::Earlier(of(past.token, past.acquisition))
         }
         Pinned::Free | Pinned::Under(_) => Stamp::Owned(of(owned.token, owned.acquisition)),
-        Pinned::Unowned => Stamp::Lost(UNOWNED.to_owned()),
-        Pinned::Unknown => Stamp::Lost(UNKNOWN.to_owned()),
+        Pinned::Unowned => Stamp::Lost(UNOWNED.to_owned(), Remedy::AskAgain),
+        Pinned::Unknown => Stamp::Lost(UNKNOWN.to_owned(), Remedy::CarryId),
     }
 }
 
@@ -169,14 +172,13 @@ fn stamp(owned: Ownership, source: &TokenSource, pinned: Pinned) -> Stamp {
 fn not_yet(why: String, pinned: &Pinned) -> Stamp {
     match pinned {
         Pinned::Free => Stamp::NotYet(why),
-        Pinned::Under(_) => {
-            Stamp::Lost("the acquisition that its work came in under is over".to_owned())
-        }
-        Pinned::Unowned => Stamp::Lost(UNOWNED.to_owned()),
-        Pinned::Unknown => Stamp::Lost(UNKNOWN.to_owned()),
+        Pinned::Under(_) => Stamp::Lost(OVER.to_owned(), Remedy::AskAgain),
+        Pinned::Unowned => Stamp::Lost(UNOWNED.to_owned(), Remedy::AskAgain),
+        Pinned::Unknown => Stamp::Lost(UNKNOWN.to_owned(), Remedy::CarryId),
     }
 }
 
+const OVER: &str = "the acquisition that its work came in under is over";
 const UNOWNED: &str = "its work came in when the lease was not owned";
 const UNKNOWN: &str = "it is not known when its work came in, and that is required (`pin.strict`)";
 
@@ -189,8 +191,11 @@ impl Stamped {
 
     /// What is over was let in all the same, and is not sent.
     pub(super) fn over() -> Fault {
-        let why = "the acquisition that its work came in under is over".to_owned();
-        Fault::LeaseLost { why }
+        Fault::LeaseLost {
+            resource: None,
+            why: OVER.to_owned(),
+            remedy: Remedy::AskAgain,
+        }
     }
 
     /// Only while it is owned, and so that nothing is sent beyond the end.
@@ -201,7 +206,11 @@ impl Stamped {
         };
         let Some(until) = own.claims.until(&own.resource, &own.acquisition) else {
             let why = "the acquisition that it was stamped with is over".to_owned();
-            return Err(Fault::LeaseLost { why });
+            return Err(Fault::LeaseLost {
+                resource: Some(own.resource.clone()),
+                why,
+                remedy: Remedy::BeginAnew,
+            });
         };
         let left = until.since(admit.at.boottime);
         if admit.policy.timeouts.dispatch > left {

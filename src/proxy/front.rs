@@ -227,7 +227,7 @@ impl Front {
                         reason = refused.name(),
                         "refused before it was identified"
                     );
-                    return self.told(refused.reply(), &method);
+                    return self.told(refused.reply(protect.fence.as_ref()), &method);
                 }
             };
         // And a name to come back by: without one a repeat would be a new operation, and nobody sees the outcome.
@@ -240,17 +240,12 @@ impl Front {
         }
         let arrivals = &self.shared.dispatcher.arrivals;
         let (arrived, repeat) = arrivals.arrive(&identified.key, peer.unwrap_or_default());
-        let teller = Teller {
-            resource: identified.resource().cloned(),
-            uncertain_status: StatusCode::from_u16(protect.uncertain_status)
-                .unwrap_or(StatusCode::GATEWAY_TIMEOUT),
-        };
         let effect = Effect {
             dispatcher: self.shared.dispatcher.clone(),
             reconciler: self.shared.reconciler.clone(),
             gateway: Arc::clone(&self.gateway),
             protect: Arc::clone(protect),
-            teller,
+            teller: Teller::of(&identified, protect),
             stamped: bound.stamped(&identified),
             identified,
             original,

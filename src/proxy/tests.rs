@@ -374,6 +374,8 @@ impl Bench {
             protect,
             teller: Teller {
                 resource: None,
+                token: None,
+                stamped: None,
                 uncertain_status: StatusCode::GATEWAY_TIMEOUT,
             },
             identified,

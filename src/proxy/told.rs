@@ -7,7 +7,9 @@
 
 use http::{HeaderValue, StatusCode};
 
+use crate::config::Protect;
 use crate::dispatch::passing::{self, PassedOn};
+use crate::expression::Member;
 use crate::observe::counts::Finding;
 use crate::protocol::ids::{AttemptId, OperationKey, ResourceKey};
 use crate::protocol::operation::{Completion, State};
@@ -15,8 +17,10 @@ use crate::protocol::outcome::{AnswerClass, Evidence, Verdict};
 use crate::protocol::rejection::Rejection;
 use crate::telemetry::metrics::{Answered, Metrics, RouteLabels};
 use crate::wire::answer::{self, Ended, Listener};
+use crate::wire::identify::Identified;
 use crate::wire::problem::{self, About, Fault, Row};
 use crate::wire::reply::{JOINED, Reply};
+use crate::wire::stamp::Standing;
 
 /// How a request for an effect ended.
 #[derive(Debug)]
@@ -73,11 +77,26 @@ impl Told {
 pub(super) struct Teller {
     /// Its resource, if fenced.
     pub(super) resource: Option<ResourceKey>,
+    /// Where its token belongs, if fenced.
+    pub(super) token: Option<Member>,
+    /// Which token it was stamped with.
+    pub(super) stamped: Option<Standing>,
     /// The route's status for `outcome-uncertain`.
     pub(super) uncertain_status: StatusCode,
 }
 
 impl Teller {
+    /// Of a request to an effect.
+    pub(super) fn of(identified: &Identified, protect: &Protect) -> Self {
+        Self {
+            resource: identified.resource().cloned(),
+            token: protect.fence.as_ref().map(|fence| fence.token.clone()),
+            stamped: identified.stamped,
+            uncertain_status: StatusCode::from_u16(protect.uncertain_status)
+                .unwrap_or(StatusCode::GATEWAY_TIMEOUT),
+        }
+    }
+
     /// The rules said no; nothing was sent for this request.
     pub(super) fn refused(&self, key: &OperationKey, rejection: &Rejection) -> Told {
         let reply = problem::refused(rejection, self.about(key));
@@ -187,6 +206,8 @@ impl Teller {
         About {
             operation: Some(key),
             resource: self.resource.as_ref(),
+            token: self.token.as_ref(),
+            stamped: self.stamped,
             differs: &[],
         }
     }

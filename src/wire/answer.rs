@@ -136,7 +136,7 @@ fn about<'a>(end: &Ended<'a>) -> About<'a> {
     About {
         operation: Some(end.key),
         resource: end.resource,
-        differs: &[],
+        ..About::default()
     }
 }
 

@@ -163,7 +163,8 @@ impl Identified {
         About {
             operation: Some(&self.key),
             resource: self.resource(),
-            differs: &[],
+            stamped: self.stamped,
+            ..About::default()
         }
     }
 }

@@ -22,7 +22,9 @@ use serde_json::{Map, Value};
 
 use super::reply::{Reply, Source};
 use super::shaped::Facts;
-use crate::protocol::ids::{OperationKey, ResourceKey};
+use super::stamp::Standing;
+use crate::expression::Member;
+use crate::protocol::ids::{OperationKey, ResourceKey, ResourceName};
 use crate::protocol::rejection::Rejection;
 
 pub use row::{Retry, Row};
@@ -89,13 +91,19 @@ pub enum Fault {
     DispatchExpired,
     /// The sender's sidecar does not own the resource on his behalf yet.
     LeaseHeld {
+        /// Of which resource.
+        resource: ResourceName,
         /// Why not.
         why: String,
     },
     /// It owned it, and does no more; or the request comes by a connection that is older.
     LeaseLost {
+        /// Of which resource, where nothing else says so.
+        resource: Option<ResourceName>,
         /// Why.
         why: String,
+        /// What can be done.
+        remedy: Remedy,
     },
     /// The operation is under way, and the time to join it has passed.
     OperationInFlight,
@@ -104,6 +112,19 @@ pub enum Fault {
         /// The route's status for it; 504 unless configured.
         status: StatusCode,
     },
+}
+
+/// What can be done about a lease that is lost, for whoever sent the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The worker is to be another one, or to say that it begins anew.
+    BeginAnew,
+    /// Its work came in at another time: it may be asked for again.
+    AskAgain,
+    /// The worker is to say what its work is known by.
+    CarryId,
+    /// Only the worker beside the sidecar is stamped.
+    SendFromThere,
 }
 
 /// What a problem is about, as far as it is known.
@@ -115,6 +136,10 @@ pub struct About<'a> {
     pub resource: Option<&'a ResourceKey>,
     /// In what it differs from the first request of its identity: names of members.
     pub differs: &'a [String],
+    /// Where its token belongs.
+    pub token: Option<&'a Member>,
+    /// Which token it was stamped with.
+    pub stamped: Option<Standing>,
 }
 
 /// The reply to a request that the rules refused.
@@ -124,7 +149,7 @@ pub fn refused(rejection: &Rejection, about: About<'_>) -> Reply {
         operation: named_by(rejection).or(about.operation),
         ..about
     };
-    let mut wording = Wording::of_rejection(rejection, about.resource);
+    let mut wording = Wording::of_rejection(rejection, about);
     if !about.differs.is_empty() {
         let names = about.differs.join(", ");
         wording.detail = format!("{} It differs in: {names}.", wording.detail);

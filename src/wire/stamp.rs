@@ -14,7 +14,7 @@ use crate::protocol::ids::{AcquisitionId, FencingToken, ResourceName, TokenSourc
 use crate::protocol::policy::TokenMode;
 
 use super::identify::Unidentified;
-use super::problem::Fault;
+use super::problem::{Fault, Remedy};
 
 /// How it stands with a resource, for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Stamp {
     /// It is not owned yet.
     NotYet(String),
     /// It was owned, and this request comes too late for it.
-    Lost(String),
+    Lost(String, Remedy),
 }
 
 /// What is stamped.
@@ -75,30 +75,39 @@ impl Stamps {
         }
         let resource = fence.resource.render(facts)?;
         let mut stamps = self.0.iter();
-        let Some((_, stamp)) = stamps.find(|(held, _)| held.as_str() == resource) else {
+        let Some((resource, stamp)) = stamps.find(|(held, _)| held.as_str() == resource) else {
             return Ok(None);
         };
         let refused = match stamp {
             Stamp::Owned(token) if names_another(fence, facts, &token.acquisition) => {
-                Fault::LeaseLost {
-                    why: "it names an acquisition that is over".to_owned(),
-                }
+                let why = "it names an acquisition that is over";
+                lost(resource, why, Remedy::BeginAnew)
             }
             Stamp::Earlier(token) if names_another(fence, facts, &token.acquisition) => {
-                Fault::LeaseLost {
-                    why: "it names an acquisition that its work did not come in under".to_owned(),
-                }
+                let why = "it names an acquisition that its work did not come in under";
+                lost(resource, why, Remedy::AskAgain)
             }
             Stamp::Owned(token) => return Ok(Some((token, Standing::Present))),
             Stamp::Earlier(token) => return Ok(Some((token, Standing::Earlier))),
-            Stamp::NotYet(why) => Fault::LeaseHeld { why: why.clone() },
-            Stamp::Lost(why) => Fault::LeaseLost { why: why.clone() },
+            Stamp::NotYet(why) => Fault::LeaseHeld {
+                resource: resource.clone(),
+                why: why.clone(),
+            },
+            Stamp::Lost(why, remedy) => lost(resource, why, *remedy),
         };
         let policy = protect.policy.fence.as_ref();
         if policy.is_some_and(|policy| policy.token == TokenMode::Observe) {
             return Ok(None);
         }
         Err(refused.into())
+    }
+}
+
+fn lost(resource: &ResourceName, why: &str, remedy: Remedy) -> Fault {
+    Fault::LeaseLost {
+        resource: Some(resource.clone()),
+        why: why.to_owned(),
+        remedy,
     }
 }
 

@@ -8,6 +8,7 @@ use super::canonical::NotCanonical;
 use super::meaning::Meaningless;
 use super::problem::{self, About, Fault, Row};
 use super::reply::Reply;
+use crate::config::Fence;
 use crate::expression::Missing;
 use crate::protocol::rejection::Rejection;
 
@@ -29,11 +30,15 @@ impl Unidentified {
         }
     }
 
-    /// What to tell the caller.
-    pub fn reply(&self) -> Reply {
+    /// What to tell the caller. `fence`: the effect's.
+    pub fn reply(&self, fence: Option<&Fence>) -> Reply {
+        let about = About {
+            token: fence.map(|fence| &fence.token),
+            ..About::default()
+        };
         match self {
-            Self::Fault(fault) => problem::fault(fault, About::default()),
-            Self::Token(rejection) => problem::refused(rejection, About::default()),
+            Self::Fault(fault) => problem::fault(fault, about),
+            Self::Token(rejection) => problem::refused(rejection, about),
         }
     }
 }

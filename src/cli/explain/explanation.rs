@@ -172,7 +172,7 @@ impl Explanation {
             stamps: &stamped::stamps(config),
         };
         match identify(scope, effect) {
-            Err(why) => self.outcome = refused(&why.reply()),
+            Err(why) => self.outcome = refused(&why.reply(protect.fence.as_ref())),
             Ok(identified) => {
                 let original = Original {
                     params: params.clone(),
@@ -226,7 +226,11 @@ impl Explanation {
         (self.upstream_key, self.references) =
             inserted(protect, &identified, is_fresh || has_secret);
         if let Some(rejection) = refused_for_token(protect.fence.as_ref(), protect, &identified) {
-            self.outcome = refused(&problem::refused(&rejection, identified.about()));
+            let about = About {
+                token: protect.fence.as_ref().map(|fence| &fence.token),
+                ..identified.about()
+            };
+            self.outcome = refused(&problem::refused(&rejection, about));
         }
         self.identified = Some(identified);
     }

@@ -41,7 +41,7 @@ pub(super) struct Held<'r> {
 impl<'r> Held<'r> {
     /// Waits for it as long as the arguments say. It is to be confirmed before it is used.
     pub(super) async fn acquire(run: &'r Run) -> Result<Self, ClientError> {
-        Self::acquire_from(AdminClient::new(&run.worker, None)?, run).await
+        Self::acquire_from(AdminClient::of_worker(&run.worker)?, run).await
     }
 
     async fn acquire_from(client: AdminClient, run: &'r Run) -> Result<Self, ClientError> {
@@ -52,7 +52,8 @@ impl<'r> Held<'r> {
         });
         let before = clock::boottime();
         let to = path(&["leases", &run.resource, "acquire"], &[]);
-        let answer = client.change_after(&to, body.to_string(), run.wait).await?;
+        let answer = client.change_after(&to, body.to_string(), run.wait).await;
+        let answer = answer.map_err(as_it_is_typed)?;
         let told: Told = client.understand(&answer)?;
         Ok(Self {
             // The wait counts against it too: too short is safe.
@@ -143,6 +144,18 @@ impl<'r> Held<'r> {
     }
 }
 
+/// What the API says of a field is to be typed as an argument here.
+fn as_it_is_typed(error: ClientError) -> ClientError {
+    match error {
+        ClientError::Refused(mut details) if details.kind.ends_with(":lease-held") => {
+            "another holds it: stand in line with `--wait` (60s at most), or try again later"
+                .clone_into(&mut details.detail);
+            ClientError::Refused(details)
+        }
+        other => other,
+    }
+}
+
 fn host() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
@@ -155,6 +168,20 @@ mod tests {
 
     use super::*;
     use crate::config::Secret;
+
+    #[test]
+    fn who_is_told_to_stand_in_line_is_told_what_to_type() {
+        let told = |kind: &str| {
+            let details = crate::admin::problem::Details {
+                kind: format!("urn:fencepost:problem:{kind}"),
+                detail: "use `wait`".to_owned(),
+                ..Default::default()
+            };
+            as_it_is_typed(ClientError::Refused(Box::new(details))).to_string()
+        };
+        assert!(told("lease-held").contains("`--wait`"));
+        assert!(told("token-source").contains("use `wait`"));
+    }
 
     /// An instance that answers after this has waited for longer than a client waits for what takes no time.
     const WAITED: Duration = Duration::from_millis(200);

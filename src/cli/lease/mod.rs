@@ -55,7 +55,8 @@ pub(super) struct Run {
     /// How long to wait where another holds it.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = length)]
     wait: Millis,
-    /// How long before the end of a lease that cannot be renewed the command is told to stop.
+    /// How long before the end of a lease that cannot be renewed the command is told to stop; a third of the ttl at
+    /// most. When a renewal is refused it is killed at once.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = length)]
     grace: Millis,
     /// Who holds it, for whoever looks; the host's name without it.

@@ -20,6 +20,9 @@ use crate::protocol::time::BootInstant;
 /// Beyond the wait, an answer takes no longer.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// Why a worker that is there, and nothing proves to be another, has it no more.
+pub(super) const OWNED_BEFORE: &str = "this process of the worker owned it before";
+
 impl Held {
     /// What follows from what is remembered.
     pub(super) fn begin(&mut self) {
@@ -118,6 +121,7 @@ impl Held {
             return;
         };
         if !self.is_proven() {
+            self.is_refused();
             return;
         }
         let (start, began) = (seen.start.clone(), seen.began);
@@ -136,6 +140,20 @@ impl Held {
                 }
             }
         }
+    }
+
+    /// Says once that this process of the worker owned it before this one of the sidecar began: whoever upgrades the
+    /// sidecar alone would wonder.
+    fn is_refused(&mut self) {
+        if self.lost.is_some() || matches!(self.last, Last::Unreadable(_)) {
+            return;
+        }
+        tracing::warn!(
+            lease = self.name,
+            resource = %self.resource.name,
+            "this process of the worker owned the lease before: it is refused until it is replaced or acknowledged"
+        );
+        self.lost = Some(OWNED_BEFORE.to_owned());
     }
 
     async fn granted(

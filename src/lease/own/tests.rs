@@ -204,7 +204,9 @@ async fn several_are_taken_all_or_none() {
         .await
         .unwrap();
     let refused = own.acquire_all(all(), &wanted("w", 20)).await;
-    assert!(matches!(refused, Err(NoLease::Held(_))), "{refused:?}");
+    let (which, why) = refused.unwrap_err();
+    assert_eq!(which, resource("c"));
+    assert!(matches!(why, NoLease::Held(_)), "{why:?}");
     for name in ["a", "b"] {
         assert!(own.live(&resource(name)).is_none(), "{name}");
     }

@@ -107,6 +107,8 @@ async fn whoever_joins_what_has_just_ended_gets_its_answer() {
     let mut ticket = bench.dispatcher.waiters.watch(&second.key);
     let teller = Teller {
         resource: None,
+        token: None,
+        stamped: None,
         uncertain_status: StatusCode::GATEWAY_TIMEOUT,
     };
     let join = |meaning| Join {

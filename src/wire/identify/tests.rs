@@ -85,7 +85,7 @@ impl<'a> Sent<'a> {
     }
 
     fn problem(&self) -> String {
-        let reply = self.identify().unwrap_err().reply();
+        let reply = self.identify().unwrap_err().reply(None);
         let document: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         let kind = document["type"].as_str().unwrap();
         kind.replace("urn:fencepost:problem:", "")
@@ -298,7 +298,7 @@ fn content_that_can_mean_two_things_is_refused() {
         let sent = Sent::to(keyed(false)).body(body);
         assert_eq!(sent.problem(), "identity-missing", "{body}");
         assert_eq!(
-            sent.identify().unwrap_err().reply().status,
+            sent.identify().unwrap_err().reply(None).status,
             StatusCode::BAD_REQUEST
         );
     }

@@ -155,10 +155,13 @@ fn faults() -> Vec<Fault> {
         Fault::TooMuchWork { at_most: 100 },
         Fault::DispatchExpired,
         Fault::LeaseHeld {
+            resource: ResourceName::new("statement:\\42"),
             why: "another holds it".to_owned(),
         },
         Fault::LeaseLost {
+            resource: None,
             why: "its time ended".to_owned(),
+            remedy: Remedy::BeginAnew,
         },
         Fault::OperationInFlight,
         Fault::OutcomeUncertain {
@@ -254,7 +257,7 @@ fn every_problem_is_complete() {
     let about = About {
         operation: Some(&key),
         resource: Some(&resource),
-        differs: &[],
+        ..About::default()
     };
     for reply in replies(about) {
         let document = read(&reply);
@@ -276,7 +279,7 @@ fn only_unsettled_operations_are_located() {
     let about = About {
         operation: Some(&key),
         resource: None,
-        differs: &[],
+        ..About::default()
     };
     for reply in replies(about) {
         let document = read(&reply);
@@ -333,7 +336,7 @@ fn the_operation_in_the_way_is_named_with_its_place() {
     let about = About {
         operation: Some(&own),
         resource: None,
-        differs: &[],
+        ..About::default()
     };
     let document = read(&refused(&rejection, about));
     assert_eq!(document["operation"], "mine");
@@ -342,6 +345,53 @@ fn the_operation_in_the_way_is_named_with_its_place() {
         document["predecessor"]["location"],
         "/v1/operations/bank%2Feu/a%2Fb?principal=none&incarnation=0"
     );
+}
+
+/// A restart of the worker does not make its work of another moment.
+#[test]
+fn what_can_be_done_about_a_loss_goes_by_its_cause() {
+    let lost = |remedy| {
+        let fault = Fault::LeaseLost {
+            resource: Some(ResourceName::new("account:42")),
+            why: "x".to_owned(),
+            remedy,
+        };
+        let document = read(&super::fault(&fault, About::default()));
+        assert_eq!(document["resource"], "account:42");
+        document["detail"].as_str().unwrap().to_owned()
+    };
+    let all = [
+        (Remedy::BeginAnew, "restart the worker"),
+        (Remedy::AskAgain, "under a new id"),
+        (Remedy::CarryId, "does not carry on the id"),
+        (Remedy::SendFromThere, "the worker's own machine"),
+    ];
+    for (remedy, own) in all {
+        let detail = lost(remedy);
+        let told: Vec<_> = all.iter().filter(|(_, it)| detail.contains(it)).collect();
+        assert_eq!(told.len(), 1, "{detail}");
+        assert!(detail.contains(own), "{detail}");
+    }
+    let stale = Rejection::StaleToken {
+        presented: token("1"),
+        current: Some(token("2")),
+        epoch: None,
+    };
+    for (stamped, own) in [
+        (Some(Standing::Earlier), "under a new id"),
+        (Some(Standing::Present), "acquire the lease again"),
+        (None, "acquire the lease again"),
+    ] {
+        let about = About {
+            stamped,
+            ..About::default()
+        };
+        let document = read(&refused(&stale, about));
+        assert!(
+            document["detail"].as_str().unwrap().contains(own),
+            "{document}"
+        );
+    }
 }
 
 #[test]

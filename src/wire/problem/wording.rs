@@ -7,12 +7,14 @@
 
 use serde_json::{Value, json};
 
-use super::Fault;
-use crate::protocol::ids::{FencingToken, OperationKey, ResourceKey};
+use super::{About, Fault, Remedy};
+use crate::expression::Member;
+use crate::protocol::ids::{FencingToken, OperationKey, ResourceKey, ResourceName};
 use crate::protocol::outcome::{Provenance, Verdict};
 use crate::protocol::rejection::{Expired, Rejection, UnknownToken};
 use crate::wire::reply::{location, rfc3339, word};
 use crate::wire::shell::shell_word;
+use crate::wire::stamp::Standing;
 
 /// The variable part of a problem.
 pub(super) struct Wording {
@@ -21,10 +23,9 @@ pub(super) struct Wording {
 }
 
 impl Wording {
-    /// `resource`: the caller's, where it is known.
-    pub(super) fn of_rejection(rejection: &Rejection, resource: Option<&ResourceKey>) -> Self {
+    pub(super) fn of_rejection(rejection: &Rejection, about: About<'_>) -> Self {
         Self {
-            detail: sentence(rejection, resource),
+            detail: sentence(rejection, about),
             members: members(rejection),
         }
     }
@@ -82,8 +83,8 @@ impl Wording {
             Fault::WorkerUnreachable => WORKER_UNREACHABLE.to_owned(),
             Fault::WorkerBroke { .. } => WORKER_BROKE.to_owned(),
             Fault::TooMuchWork { at_most } => too_much_work(*at_most),
-            Fault::LeaseHeld { why } => lease_held(why),
-            Fault::LeaseLost { why } => lease_lost(why),
+            Fault::LeaseHeld { why, .. } => lease_held(why),
+            Fault::LeaseLost { why, remedy, .. } => lease_lost(why, *remedy),
             Fault::OperationInFlight => {
                 "It was sent and not answered yet. Send the same request again to get its answer; it \
                  will not be sent twice."
@@ -97,8 +98,16 @@ impl Wording {
         };
         Self {
             detail,
-            members: Vec::new(),
+            members: texts([("resource", resource_of(fault).map(|name| name as _))]),
         }
+    }
+}
+
+fn resource_of(fault: &Fault) -> Option<&ResourceName> {
+    match fault {
+        Fault::LeaseHeld { resource, .. } => Some(resource),
+        Fault::LeaseLost { resource, .. } => resource.as_ref(),
+        _ => None,
     }
 }
 
@@ -122,22 +131,55 @@ fn lease_held(why: &str) -> String {
     )
 }
 
-fn lease_lost(why: &str) -> String {
+fn lease_lost(why: &str, remedy: Remedy) -> String {
+    let remedy = match remedy {
+        Remedy::BeginAnew => {
+            "Work that was begun before is void: restart the worker, or let it begin anew (`POST \
+             /v1/leases/{resource}/acknowledge`) on new connections."
+        }
+        Remedy::AskAgain => ASK_AGAIN,
+        Remedy::CarryId => {
+            "The worker does not carry on the id that its work came in with, or that is forgotten: manual, `on_behalf`, \
+             Pinning."
+        }
+        Remedy::SendFromThere => {
+            "Send it from the worker's own machine, or with a token of a lease of your own."
+        }
+    };
     format!(
-        "This sidecar held the lease of this resource on behalf of its worker, and this request is not of its time: \
-         {why}. Work that was begun before is void: restart the worker, or let it begin anew \
-         (`POST /v1/leases/{{resource}}/acknowledge`) on new connections. Nothing was sent."
+        "This sidecar held the lease of this resource on behalf of its worker, and this request is not from that \
+         ownership: {why}. {remedy} Nothing was sent."
     )
 }
 
-fn sentence(rejection: &Rejection, resource: Option<&ResourceKey>) -> String {
+/// Of what is pinned: a restart of the worker does not make it of another moment.
+const ASK_AGAIN: &str = "Have the work done again under a new id (`traceparent`, or the header that it is pinned by), \
+                         if it is to be done.";
+
+fn token_required(token: Option<&Member>) -> String {
+    let place = token.map(|place| format!(" ({place})"));
+    let place = place.unwrap_or_default();
+    format!(
+        "This effect is fenced: send the fencing token of your lease with it{place}. Nothing was sent."
+    )
+}
+
+fn stale_work() -> String {
+    format!(
+        "The work of this request came in under an ownership of this resource that is over, and it has the token of \
+         then. {ASK_AGAIN} Nothing was sent."
+    )
+}
+
+fn sentence(rejection: &Rejection, about: About<'_>) -> String {
     let fixed = match rejection {
-        Rejection::TokenRequired => {
-            "This effect is fenced: send the fencing token of your lease with it. Nothing was sent."
-        }
+        Rejection::TokenRequired => return token_required(about.token),
         Rejection::TokenMalformed => {
             "A fencing token is a decimal number below 2^63, or epoch:generation, in exactly one \
              field; a sequence is such a number. Nothing was sent."
+        }
+        Rejection::StaleToken { .. } if about.stamped == Some(Standing::Earlier) => {
+            return stale_work();
         }
         Rejection::StaleToken {
             presented,
@@ -149,7 +191,7 @@ fn sentence(rejection: &Rejection, resource: Option<&ResourceKey>) -> String {
              acquire the lease again before anything else. Nothing was sent."
         }
         Rejection::TokenUnknown { presented, why } => {
-            return unknown_token(*presented, *why, resource);
+            return unknown_token(*presented, *why, about.resource);
         }
         Rejection::TokenHeldByAnother { .. } => {
             "Two acquisitions present this token. Only the one that was named with it first may use \

@@ -14,7 +14,7 @@ use crate::wire::caller::Caller;
 use crate::wire::fingerprint::FingerprintKey;
 use crate::wire::fixtures::{fenced, upstream};
 use crate::wire::identify::{Effect, Identified, Scope, identify};
-use crate::wire::problem::Row;
+use crate::wire::problem::{Remedy, Row};
 
 const OWN: &str = "own";
 
@@ -99,7 +99,10 @@ fn what_carries_no_token_gets_that_of_the_ownership() {
 
 #[test]
 fn what_carries_its_own_is_judged_as_it_is() {
-    for stamps in [owned("r:1"), one("r:1", Stamp::Lost(String::new()))] {
+    for stamps in [
+        owned("r:1"),
+        one("r:1", Stamp::Lost(String::new(), Remedy::BeginAnew)),
+    ] {
         let own = asked(TokenMode::Require, &stamps, &[("fencing-token", "5")]).unwrap();
         assert_eq!(own.stamped, None);
         let presented = own.presented.unwrap();
@@ -127,10 +130,18 @@ fn what_carries_its_own_is_judged_as_it_is() {
 #[test]
 fn what_is_not_owned_is_never_tokenless_but_where_tokens_are_observed() {
     let not_yet = one("r:1", Stamp::NotYet("another holds it".to_owned()));
-    let lost = one("r:1", Stamp::Lost("its time ended".to_owned()));
+    let lost = one(
+        "r:1",
+        Stamp::Lost("its time ended".to_owned(), Remedy::BeginAnew),
+    );
     for mode in [TokenMode::Require, TokenMode::Prefer] {
         assert_eq!(refused(mode, &not_yet, &[]), Row::LeaseHeld);
         assert_eq!(refused(mode, &lost, &[]), Row::LeaseLost);
+        for stamps in [&not_yet, &lost] {
+            let told = asked(mode, stamps, &[]).unwrap_err().reply(None);
+            let told: serde_json::Value = serde_json::from_slice(&told.body).unwrap();
+            assert_eq!(told["resource"], "r:1");
+        }
         let another = [("fencing-acquisition", "another")];
         assert_eq!(refused(mode, &owned("r:1"), &another), Row::LeaseLost);
     }

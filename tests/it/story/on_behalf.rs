@@ -261,6 +261,12 @@ fn a_sidecar_that_was_killed_goes_on_under_the_same_token() {
     until("the worker was seen", || {
         told(&mut worker, "third") == lost()
     });
+    let log = sidecar.proxy.log();
+    assert_eq!(
+        log.matches("owned the lease before: it is refused").count(),
+        1,
+        "{log}"
+    );
     assert_eq!(upstream.effects().len(), 2);
     // It says itself that it begins anew.
     let acknowledged = sidecar.acknowledge();

@@ -126,6 +126,8 @@ fn work_that_came_in_before_the_lease_was_owned_is_lost() {
     let late = ground.pay("a", OLD_AGAIN);
     assert_refused(&late, 412, "lease-lost", "never");
     assert!(late.text().contains("came in"), "{}", late.text());
+    assert!(late.text().contains("under a new id"), "{}", late.text());
+    assert!(late.text().contains(r#""resource":""#), "{}", late.text());
     ground.asked(NEW);
     assert_eq!(ground.pay("b", NEW).status, 201);
     assert_eq!(upstream.effects().len(), 1);

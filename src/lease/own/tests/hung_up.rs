@@ -80,7 +80,10 @@ impl Caller {
         let asked = async move {
             match &*names {
                 [one] => own.acquire(one, &wanted).await.map(|owned| vec![owned]),
-                _ => own.acquire_all(names, &wanted).await,
+                _ => own
+                    .acquire_all(names, &wanted)
+                    .await
+                    .map_err(|(_, why)| why),
             }
         };
         let Some(told) = self.or_hangs_up(asked).await else {
