@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::Fault;
 use crate::protocol::ids::{FencingToken, OperationKey, ResourceKey};
+use crate::protocol::lease::OWN_SOURCE;
 use crate::protocol::outcome::{Provenance, Verdict};
 use crate::protocol::rejection::{Expired, Rejection, UnknownToken};
 use crate::wire::reply::{location, rfc3339, word};
@@ -323,8 +324,13 @@ fn unknown_token(
     };
     let name = resource.map_or_else(|| "NAME".to_owned(), |key| shell_word(key.name.as_str()));
     let way = match why {
-        UnknownToken::TooFarAhead | UnknownToken::NeverIssued => format!(
+        UnknownToken::TooFarAhead => format!(
             "an operator can let it in (`fencepost resources accept {name} {presented} --reason '…'`)"
+        ),
+        // Only of its own tokens the register knows what was issued.
+        UnknownToken::NeverIssued => format!(
+            "an operator can let it in (`fencepost resources accept {name} {presented} --source {OWN_SOURCE} \
+             --reason '…'`)"
         ),
         UnknownToken::LaterEpoch | UnknownToken::OtherSource => {
             "an operator can start a new epoch, which cuts off every token of before (`fencepost epoch advance \
