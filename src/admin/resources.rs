@@ -86,8 +86,8 @@ pub(super) fn unknown(name: &str) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "unknown-resource",
-        "no token was ever presented for a resource of this name; GET /v1/resources lists what there \
-         is",
+        "the register knows no resource of this name: no lease of it was ever taken, and no token for it was let \
+         in; GET /v1/resources lists what there is",
     )
     .resource(&name)
 }

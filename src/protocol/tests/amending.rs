@@ -293,3 +293,20 @@ fn a_token_that_was_let_in_as_nobodys_gets_its_source_until_somebody_acts_under_
     let refused = not_accepted(world.steer(accept_from("5", OWN_SOURCE)));
     assert_eq!(refused, above);
 }
+
+/// What helps is different: a lease, an operator, the config.
+#[test]
+fn a_token_that_the_register_did_not_issue_is_told_from_one_that_it_issued_for_another_source() {
+    let mut world = World::new();
+    assert_eq!(
+        unknown(world.admit(&own("a", "1"))),
+        UnknownToken::NoneIssued
+    );
+    assert!(is_done(&world.steer(accept_from("1", OWN_SOURCE))));
+    assert_eq!(
+        unknown(world.admit(&own("a", "2"))),
+        UnknownToken::NeverIssued
+    );
+    let elsewhere = Ask::fenced("a", "1").with(|ask| ask.source = "caller");
+    assert_eq!(unknown(world.admit(&elsewhere)), UnknownToken::NotOwn);
+}
