@@ -119,18 +119,20 @@ fn advice(fence: &Fence) -> Vec<AdviceView> {
         return Vec::new();
     };
     let name = shell_word(fence.resource.name.as_str());
-    let to = if fence.is_own() { "" } else { " --to TOKEN" };
     let one = |refusal: &str, when: String, command: String| AdviceView {
         refusal: refusal.to_owned(),
         when,
         command,
     };
-    vec![
+    // The register's own tokens are not wrong: it issued them, or an operator said that it had.
+    let repair = (!fence.is_own()).then(|| {
         one(
             "stale-fencing-token",
             format!("{mark} itself is wrong: TOKEN is the highest that the source has issued"),
-            format!("fencepost resources repair {name}{to} --reason '…'"),
-        ),
+            format!("fencepost resources repair {name} --to TOKEN --reason '…'"),
+        )
+    });
+    let others = [
         one(
             "fencing-token-unknown",
             format!("a genuine TOKEN lies far above {mark}"),
@@ -143,7 +145,8 @@ fn advice(fence: &Fence) -> Vec<AdviceView> {
                 .to_owned(),
             "fencepost epoch advance --reason '…'".to_owned(),
         ),
-    ]
+    ];
+    repair.into_iter().chain(others).collect()
 }
 
 impl BlockerView {
@@ -220,4 +223,35 @@ fn blocks(operation: &Operation, fence: &Fence) -> String {
         Order::Free => "requests that must be in order",
     };
     format!("{within} under {token}, every one with a newer token, and every one without a token")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ids::{FencingToken, ResourceKey, ResourceName, Tenant, TokenSource};
+    use crate::protocol::lease::OWN_SOURCE;
+
+    fn fence(source: &str) -> Fence {
+        let mut fence = Fence::unseen(ResourceKey {
+            tenant: Tenant::new("t"),
+            name: ResourceName::new("account:1"),
+        });
+        fence.mark = FencingToken::parse("101");
+        fence.source = Some(TokenSource::new(source));
+        fence
+    }
+
+    #[test]
+    fn a_repair_is_advised_only_where_the_tokens_are_issued_elsewhere() {
+        let repairs = |source| {
+            let commands = advice(&fence(source)).into_iter().map(|it| it.command);
+            let repairs = commands.filter(|it| it.contains("repair"));
+            repairs.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            repairs("etcd"),
+            ["fencepost resources repair account:1 --to TOKEN --reason '…'"]
+        );
+        assert_eq!(repairs(OWN_SOURCE), [""; 0]);
+    }
 }
