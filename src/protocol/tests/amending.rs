@@ -260,7 +260,8 @@ fn own(id: &'static str, with: &'static str) -> Ask {
 fn the_first_token_of_an_epoch_is_let_in_with_its_source_where_the_register_counts() {
     let mut world = World::new();
     assert!(is_done(&world.steer(accept_from("100", OWN_SOURCE))));
-    world.granted(&own("a", "100"));
+    let before = world.granted(&own("a", "100"));
+    world.record(&before, applied());
     world.epoch = 1;
     let never = UnknownToken::NeverIssued;
     assert_eq!(unknown(world.admit(&own("b", "1:9"))), never);
