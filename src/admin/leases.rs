@@ -278,7 +278,10 @@ fn refused(why: &NoLease, resource: &ResourceKey) -> Problem {
         ),
         NoLease::OtherSource(source) => Problem::conflict(
             "token-source",
-            format!("its tokens come from `{source}`: two who count would not know of each other"),
+            format!(
+                "its tokens come from `{source}`: two who count would not know of each other; to change over: \
+                 `source: fencepost` in the config, then `fencepost epoch advance`"
+            ),
         ),
         NoLease::Exhausted => Problem::conflict(
             "token-exhausted",

@@ -35,13 +35,14 @@ pub(super) async fn list(
     let fences = api
         .read(api.register.read().resources(after, limit))
         .await?;
+    let epoch = api.read(api.register.read().epoch()).await?;
     let is_full = fences.len() >= limit;
     let last = fences.last().map(|fence| fence.resource.name.to_string());
     let own = fences
         .iter()
         .filter(|fence| fence.resource.tenant == api.tenant);
     Ok(Json(ResourceList {
-        resources: own.map(ResourceView::of).collect(),
+        resources: own.map(|fence| ResourceView::of(fence, epoch)).collect(),
         next: last.filter(|_| is_full),
     }))
 }
@@ -54,7 +55,13 @@ pub(super) async fn show(
     let name = parts(path)?;
     let stored = found(&api, &name).await?;
     let lease = leases::view(&api, &stored.fence).await?;
-    Ok(Json(ResourceDetail::of(&stored, lease, &api.looker())))
+    let epoch = api.read(api.register.read().epoch()).await?;
+    Ok(Json(ResourceDetail::of(
+        &stored,
+        lease,
+        &api.looker(),
+        epoch,
+    )))
 }
 
 /// `GET /v1/resources/{name}/explain`: who blocks whom, why, and what to type next.
@@ -65,7 +72,13 @@ pub(super) async fn explain(
     let name = parts(path)?;
     let stored = found(&api, &name).await?;
     let lease = leases::view(&api, &stored.fence).await?;
-    Ok(Json(ExplainedView::of(&stored, lease, &api.looker())))
+    let epoch = api.read(api.register.read().epoch()).await?;
+    Ok(Json(ExplainedView::of(
+        &stored,
+        lease,
+        &api.looker(),
+        epoch,
+    )))
 }
 
 async fn found(api: &Api, name: &str) -> Result<StoredResource, Problem> {
@@ -86,8 +99,8 @@ pub(super) fn unknown(name: &str) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
         "unknown-resource",
-        "no token was ever presented for a resource of this name; GET /v1/resources lists what there \
-         is",
+        "the register knows no resource of this name: no lease of it was ever taken, and no token for it was let \
+         in; GET /v1/resources lists what there is",
     )
     .resource(&name)
 }

@@ -200,6 +200,8 @@ fn listed(list: &ResourceList) -> String {
 fn standing(resource: &ResourceView) -> &'static str {
     if resource.cancelled {
         "cancelled"
+    } else if resource.stale {
+        "of an earlier epoch: acquired again"
     } else if resource.closed {
         "cut off: only a newer token is let in"
     } else {
@@ -269,6 +271,7 @@ mod tests {
             incarnation: 0,
             token: Some("3:108".to_owned()),
             closed: false,
+            stale: false,
             cancelled: false,
             source: None,
             acquisition: None,
@@ -292,6 +295,13 @@ mod tests {
              account:1  3:108  open      4\n\
              more: --after account:1\n"
         );
+    }
+
+    #[test]
+    fn what_is_of_an_earlier_epoch_is_not_open() {
+        let mut old = resource();
+        old.stale = true;
+        assert_eq!(standing(&old), "of an earlier epoch: acquired again");
     }
 
     #[test]

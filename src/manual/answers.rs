@@ -72,7 +72,7 @@
 //! | `predecessor-unsettled` | 409 | after-settlement |  | the older operation waits for a person |
 //! | `needs-attention` | 409 | after-settlement |  | a person must say how it ended |
 //! | `near-duplicate` | 409 | never |  | the same request is under way under another identity, which is named |
-//! | `resource-cancelled` | 410 | never |  | the resource was cancelled |
+//! | `resource-cancelled` | 410 | never |  | the resource was cancelled (whoever held its token is told `stale-fencing-token`) |
 //! | `answer-expired` | 410 | never |  | it ended, and only when and how is still known |
 //! | `outcome-uncertain` | 504 | same-operation | Retry-After | nobody knows yet; settling goes on. Or the effect's `uncertain_status` |
 //! | `upstream-unreachable` | 502 | same-operation |  | nothing was sent |

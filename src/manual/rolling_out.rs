@@ -43,10 +43,15 @@
 //! taken over. An operation that is let in although its token is stale or missing is on the wire like any
 //! other: while it is unsettled, newer ones of its resource wait for it, as the contract says.
 //!
-//! What is not refused is what a token would be refused for. A resource that an operator cancelled is
-//! closed in all three modes, `410 resource-cancelled`: a cancel is a person's word, not a verdict on a
-//! token, and whoever types it needs to know that nothing goes out any more. (Under `mode: observe`
-//! nothing is enforced, a cancel neither.)
+//! What is not refused is what a token would be refused for. Under a resource that an operator cancelled
+//! nothing goes out in all three modes: a cancel is a person's word, not a verdict on a token, and whoever
+//! types it needs to know that nothing goes out any more. By what name it is refused depends on the token,
+//! which is judged first: a cancel closes the mark, so who held it, or less, is told `412 stale-fencing-token`,
+//! and a token that cannot be placed is `412 fencing-token-unknown`, as ever. Who comes with a newer token of
+//! another source, without one, or where tokens are observed, and whoever wants the lease of the resource, is
+//! told `410 resource-cancelled`; of the register's own tokens no newer one is handed out, so that effects
+//! under them get the 412. On behalf of a worker it is `412 lease-lost`. (Under the effect's own
+//! `mode: observe` nothing is enforced, a cancel neither.)
 //!
 //! # And the rest: `unlisted: observe | protect | deny | pass`
 //!

@@ -3,7 +3,9 @@
 //!
 //! What always holds: the mark rises to exactly that token, and is open; nothing is lowered. A jump may be as large
 //! as he says, and above everything that was issued: then it counts as issued, so that the register never issues it
-//! itself. Another source takes a new epoch: tokens of two who count are not comparable within one.
+//! itself. Another source takes a new epoch: tokens of two who count are not comparable within one. Where the tokens
+//! were the register's own until then, whoever lets in the first one of the new epoch says whose it is: of a token that
+//! is nobody's it would still be said that it was never issued.
 //!
 //! What it does not do: judge the requests that carry the token; they are judged like any other.
 
@@ -32,14 +34,19 @@ pub(super) fn accept(
     let deed = Deed::Accepted(token);
     if let Some(mark) = fence.mark.filter(|mark| token <= *mark) {
         let said_before = token == mark && !fence.closed && fence.was_last(deed);
-        if said_before {
+        if said_before && source.is_none_or(|source| fence.source.as_ref() == Some(source)) {
             return Ok(deed);
         }
-        if !broken(Rule::AcceptOnlyRaises) {
+        // Said without its source before, and nobody has acted under it: whose it is can still be said.
+        let names_it = said_before && fence.source.is_none() && fence.first.is_none();
+        if !names_it && !broken(Rule::AcceptOnlyRaises) {
             return Err(NotAccepted::NotAbove(mark));
         }
     }
     let is_new_epoch = fence.mark.is_some_and(|mark| mark.epoch() != token.epoch());
+    if is_new_epoch && source.is_none() && fence.is_own() {
+        return Err(NotAccepted::SourceIsMissing);
+    }
     let known = fence.source.clone().filter(|_| !is_new_epoch);
     if let (Some(known), Some(other)) = (&known, source)
         && known != other

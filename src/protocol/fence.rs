@@ -211,7 +211,12 @@ impl Fence {
             return Some(UnknownToken::LaterEpoch);
         }
         if self.never_issued(token, presented) {
-            return Some(UnknownToken::NeverIssued);
+            let is_first = self.mark.is_none() && self.issued.is_none();
+            return Some(if is_first {
+                UnknownToken::NoneIssued
+            } else {
+                UnknownToken::NeverIssued
+            });
         }
         let mark = self.mark?;
         // A new epoch starts its own count: neither the step nor the source is compared across it.
@@ -226,7 +231,11 @@ impl Fence {
             .source
             .as_ref()
             .is_some_and(|source| *source != presented.source);
-        other.then_some(UnknownToken::OtherSource)
+        other.then_some(if self.is_own() {
+            UnknownToken::NotOwn
+        } else {
+            UnknownToken::OtherSource
+        })
     }
 
     /// Would it be the register's own token, which it knows nothing of?

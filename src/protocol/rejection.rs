@@ -87,10 +87,14 @@ pub enum UnknownToken {
     LaterEpoch,
     /// Above everything that its source has issued.
     NeverIssued,
+    /// The register's own source has issued none for this resource yet, and no other was seen.
+    NoneIssued,
     /// Too far above the mark.
     TooFarAhead,
     /// From another source than the fence's.
     OtherSource,
+    /// The tokens of the resource are the register's own, and the effect takes them from another source.
+    NotOwn,
 }
 
 /// What is left of an operation whose answer is gone: when and how it ended.

@@ -198,13 +198,20 @@ impl std::fmt::Debug for Reply {
     }
 }
 
+/// What is left as it is in a segment of a path.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+/// A name as a segment of a path.
+pub fn segment(name: &str) -> String {
+    utf8_percent_encode(name, SEGMENT).to_string()
+}
+
 /// Path of an operation in the worker and operator APIs.
 pub fn location(key: &OperationKey) -> String {
-    const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-        .remove(b'-')
-        .remove(b'_')
-        .remove(b'.')
-        .remove(b'~');
     let upstream = utf8_percent_encode(key.upstream.as_str(), SEGMENT);
     let id = utf8_percent_encode(key.id.as_str(), SEGMENT);
     // Others may share the id, now or later: its whole name.

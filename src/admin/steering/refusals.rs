@@ -9,6 +9,7 @@ use crate::admin::problem::Problem;
 use crate::admin::views::{KeyView, shell_word};
 use crate::protocol::command::{NotAccepted, NotRepaired, Steered, Steering};
 use crate::protocol::ids::ResourceName;
+use crate::protocol::lease::OWN_SOURCE;
 
 pub(super) fn told(refused: &Steered, how: &Steering, name: &ResourceName) -> Problem {
     let word = shell_word(name.as_str());
@@ -41,6 +42,10 @@ fn not_accepted(why: &NotAccepted, word: &str) -> Problem {
         NotAccepted::OtherSource(known) => format!(
             "the tokens of this resource are issued by `{known}` in this epoch, and those of two sources cannot \
              be compared: another source takes a new epoch: fencepost epoch advance --reason '…'"
+        ),
+        NotAccepted::SourceIsMissing => format!(
+            "no token of this epoch has been seen: say who issued it: fencepost resources accept {word} TOKEN \
+             --source {OWN_SOURCE} --reason '…'; or name another source, if it has changed with the epoch"
         ),
         NotAccepted::TheLast => {
             "the tokens of this resource are issued here, and none could follow this one: nobody \

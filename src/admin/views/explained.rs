@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::words::{shell_word, step, wall_time};
 use super::{KeyView, LeaseView, Looker, OperationView, ResourceView};
-use crate::protocol::fence::Fence;
+use crate::protocol::fence::{Deed, Fence};
 use crate::protocol::lease::LeaseFacts;
 use crate::protocol::operation::{Operation, State};
 use crate::protocol::plan::{self, Step};
@@ -69,27 +69,32 @@ pub struct BlockerView {
 }
 
 impl ExplainedView {
-    /// As `looker` sees it.
-    pub fn of(stored: &StoredResource, lease: LeaseView, looker: &Looker) -> Self {
+    /// As `looker` sees it in this epoch.
+    pub fn of(stored: &StoredResource, lease: LeaseView, looker: &Looker, epoch: u64) -> Self {
         let fence = &stored.fence;
-        let (standing, command) = standing(fence);
+        let (standing, command) = standing(fence, epoch);
         let blockers = stored.unsettled.iter();
         Self {
-            resource: ResourceView::of(fence),
+            resource: ResourceView::of(fence, epoch),
             lease,
             standing,
             command,
             blockers: blockers
                 .map(|operation| BlockerView::of(operation, fence, looker))
                 .collect(),
-            advice: advice(fence),
+            advice: advice(fence, epoch),
         }
     }
 }
 
-fn standing(fence: &Fence) -> (String, Option<String>) {
+fn standing(fence: &Fence, epoch: u64) -> (String, Option<String>) {
     let name = shell_word(fence.resource.name.as_str());
     let last = fence.interventions.last();
+    // What opened the mark is not what closed it: that was the lease's release.
+    let last = last.filter(|it| match it.how {
+        Deed::Cancelled | Deed::Advanced | Deed::Reopened => true,
+        Deed::Accepted(_) | Deed::Repaired(_) => false,
+    });
     let who = last.map_or_else(String::new, |it| {
         format!(" ({} by {}: {})", it.how.past(), it.operator, it.reason)
     });
@@ -100,6 +105,10 @@ fn standing(fence: &Fence) -> (String, Option<String>) {
     }
     let told = match (&fence.mark, fence.closed) {
         (None, _) => "any token is let in: none was presented yet".to_owned(),
+        (Some(mark), _) if mark.epoch() < epoch => format!(
+            "nobody may act: {mark} is of epoch {}, and epoch {epoch} is in force; its holder acquires again ({epoch}:…)",
+            mark.epoch()
+        ),
         (Some(mark), true) => format!(
             "whoever holds {mark} or less is cut off{who}: only a newer token is let in; its holder \
              acquires again"
@@ -113,24 +122,28 @@ fn standing(fence: &Fence) -> (String, Option<String>) {
     (told, None)
 }
 
-/// Where a token was presented, others can be refused; a cancelled resource refuses all, and says so itself.
-fn advice(fence: &Fence) -> Vec<AdviceView> {
-    let Some(mark) = fence.mark.filter(|_| !fence.cancelled) else {
+/// Where a token was presented, others can be refused; a cancelled resource refuses all, and says so itself, and so
+/// does a mark of an earlier epoch.
+fn advice(fence: &Fence, epoch: u64) -> Vec<AdviceView> {
+    let mark = fence.mark.filter(|mark| mark.epoch() >= epoch);
+    let Some(mark) = mark.filter(|_| !fence.cancelled) else {
         return Vec::new();
     };
     let name = shell_word(fence.resource.name.as_str());
-    let to = if fence.is_own() { "" } else { " --to TOKEN" };
     let one = |refusal: &str, when: String, command: String| AdviceView {
         refusal: refusal.to_owned(),
         when,
         command,
     };
-    vec![
+    // The register's own tokens are not wrong: it issued them, or an operator said that it had.
+    let repair = (!fence.is_own()).then(|| {
         one(
             "stale-fencing-token",
             format!("{mark} itself is wrong: TOKEN is the highest that the source has issued"),
-            format!("fencepost resources repair {name}{to} --reason '…'"),
-        ),
+            format!("fencepost resources repair {name} --to TOKEN --reason '…'"),
+        )
+    });
+    let others = [
         one(
             "fencing-token-unknown",
             format!("a genuine TOKEN lies far above {mark}"),
@@ -143,7 +156,8 @@ fn advice(fence: &Fence) -> Vec<AdviceView> {
                 .to_owned(),
             "fencepost epoch advance --reason '…'".to_owned(),
         ),
-    ]
+    ];
+    repair.into_iter().chain(others).collect()
 }
 
 impl BlockerView {
@@ -220,4 +234,82 @@ fn blocks(operation: &Operation, fence: &Fence) -> String {
         Order::Free => "requests that must be in order",
     };
     format!("{within} under {token}, every one with a newer token, and every one without a token")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::fence::Intervention;
+    use crate::protocol::ids::{FencingToken, ResourceKey, ResourceName, Tenant, TokenSource};
+    use crate::protocol::lease::OWN_SOURCE;
+    use crate::protocol::time::{BootId, BootInstant, Moment};
+
+    fn fence(source: &str) -> Fence {
+        let mut fence = Fence::unseen(ResourceKey {
+            tenant: Tenant::new("t"),
+            name: ResourceName::new("account:1"),
+        });
+        fence.mark = FencingToken::parse("101");
+        fence.source = Some(TokenSource::new(source));
+        fence
+    }
+
+    #[test]
+    fn a_repair_is_advised_only_where_the_tokens_are_issued_elsewhere() {
+        let repairs = |source| {
+            let commands = advice(&fence(source), 0).into_iter().map(|it| it.command);
+            let repairs = commands.filter(|it| it.contains("repair"));
+            repairs.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            repairs("etcd"),
+            ["fencepost resources repair account:1 --to TOKEN --reason '…'"]
+        );
+        assert_eq!(repairs(OWN_SOURCE), [""; 0]);
+    }
+
+    #[test]
+    fn under_a_mark_of_an_earlier_epoch_nobody_may_act() {
+        let old = fence(OWN_SOURCE);
+        assert!(
+            standing(&old, 0)
+                .0
+                .starts_with("whoever presents 101 may act")
+        );
+        assert!(!ResourceView::of(&old, 0).stale);
+        assert_eq!(
+            standing(&old, 1).0,
+            "nobody may act: 101 is of epoch 0, and epoch 1 is in force; its holder acquires again (1:…)"
+        );
+        assert!(ResourceView::of(&old, 1).stale);
+        assert_eq!(advice(&old, 1), []);
+    }
+
+    #[test]
+    fn a_lease_that_was_given_back_was_not_cut_off_by_whoever_let_its_token_in() {
+        let mut fence = fence(OWN_SOURCE);
+        fence.closed = true;
+        let did = |how| Intervention {
+            how,
+            operator: "alice".to_owned(),
+            reason: "w".to_owned(),
+            at: Moment {
+                boot: BootId(1),
+                boottime: BootInstant(5),
+                wall_ms: 7,
+            },
+        };
+        fence.interventions = [did(Deed::Accepted(FencingToken::parse("101").unwrap()))].into();
+        let told = standing(&fence, 0).0;
+        assert!(
+            told.starts_with("whoever holds 101 or less is cut off: only"),
+            "{told}"
+        );
+        fence.interventions = [did(Deed::Advanced)].into();
+        let told = standing(&fence, 0).0;
+        assert!(
+            told.contains("is cut off (advanced by alice: w):"),
+            "{told}"
+        );
+    }
 }

@@ -27,6 +27,9 @@ pub struct ResourceView {
     pub token: Option<String>,
     /// Is the mark itself cut off?
     pub closed: bool,
+    /// Is the mark of an earlier epoch than the one in force, so that nobody may act under it?
+    #[serde(default)]
+    pub stale: bool,
     /// Was the resource cancelled?
     pub cancelled: bool,
     /// Who issues its tokens.
@@ -126,13 +129,14 @@ pub struct ResourceList {
 }
 
 impl ResourceView {
-    /// A fence.
-    pub fn of(fence: &Fence) -> Self {
+    /// A fence in this epoch.
+    pub fn of(fence: &Fence, epoch: u64) -> Self {
         Self {
             resource: fence.resource.name.to_string(),
             incarnation: fence.incarnation.0,
             token: fence.mark.map(|mark| mark.to_string()),
             closed: fence.closed,
+            stale: fence.mark.is_some_and(|mark| mark.epoch() < epoch),
             cancelled: fence.cancelled,
             source: fence.source.as_ref().map(ToString::to_string),
             acquisition: acquisition(fence),
@@ -190,11 +194,11 @@ impl InFlightView {
 }
 
 impl ResourceDetail {
-    /// As `looker` sees it.
-    pub fn of(stored: &StoredResource, lease: LeaseView, looker: &Looker) -> Self {
+    /// As `looker` sees it in this epoch.
+    pub fn of(stored: &StoredResource, lease: LeaseView, looker: &Looker, epoch: u64) -> Self {
         let view = |operation| OperationView::of(operation, looker);
         Self {
-            resource: ResourceView::of(&stored.fence),
+            resource: ResourceView::of(&stored.fence, epoch),
             lease,
             unsettled: stored.unsettled.iter().map(view).collect(),
             last_completed: stored.last_completed.as_ref().map(view),

@@ -87,6 +87,8 @@ pub enum NotAccepted {
     LaterEpoch(u64),
     /// The tokens of the resource are issued by another, and a change takes a new epoch.
     OtherSource(TokenSource),
+    /// Its tokens were the register's own, no token of this epoch was seen, and nobody says who issued this one.
+    SourceIsMissing,
     /// No token of the built-in source could follow it.
     TheLast,
 }

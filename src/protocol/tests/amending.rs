@@ -242,3 +242,72 @@ fn a_repair_opens_no_token_that_was_cut_off_before() {
     assert!(is_stale(&world.admit(&Ask::fenced("b", "107"))));
     world.granted(&Ask::fenced("b", "108"));
 }
+
+fn accept_from(text: &str, source: &str) -> Steering {
+    Steering::Accept {
+        token: token(text),
+        source: Some(TokenSource::new(source)),
+    }
+}
+
+/// A token of the register's own source.
+fn own(id: &'static str, with: &'static str) -> Ask {
+    Ask::fenced(id, with).with(|ask| ask.source = OWN_SOURCE)
+}
+
+/// Let in as nobody's it would be refused as never issued, as before.
+#[test]
+fn the_first_token_of_an_epoch_is_let_in_with_its_source_where_the_register_counts() {
+    let mut world = World::new();
+    assert!(is_done(&world.steer(accept_from("100", OWN_SOURCE))));
+    let before = world.granted(&own("a", "100"));
+    world.record(&before, applied());
+    world.epoch = 1;
+    let never = UnknownToken::NeverIssued;
+    assert_eq!(unknown(world.admit(&own("b", "1:9"))), never);
+    let before = world.fence().clone();
+    let refused = not_accepted(world.steer(accept("1:9")));
+    assert_eq!(refused, NotAccepted::SourceIsMissing);
+    assert_eq!(world.fence(), &before);
+    assert!(is_done(&world.steer(accept_from("1:9", OWN_SOURCE))));
+    let next = unknown(world.admit(&own("c", "1:10")));
+    assert_eq!(next, never);
+    world.granted(&own("b", "1:9"));
+}
+
+/// Whoever left the source out says it when he says the same again; nothing else of it can be changed.
+#[test]
+fn a_token_that_was_let_in_as_nobodys_gets_its_source_until_somebody_acts_under_it() {
+    let mut world = World::new();
+    assert!(is_done(&world.steer(accept("5"))));
+    let refused = unknown(world.admit(&own("a", "5")));
+    assert_eq!(refused, UnknownToken::NeverIssued);
+    assert!(is_done(&world.steer(accept_from("5", OWN_SOURCE))));
+    assert_eq!(world.fence().source, Some(TokenSource::new(OWN_SOURCE)));
+    world.granted(&own("a", "5"));
+    let above = NotAccepted::NotAbove(token("5"));
+    assert_eq!(not_accepted(world.steer(accept_from("5", "etcd"))), above);
+
+    let mut world = World::new();
+    assert!(is_done(&world.steer(accept("5"))));
+    world.granted(&Ask::fenced("a", "5").with(|ask| ask.source = "etcd"));
+    let refused = not_accepted(world.steer(accept_from("5", OWN_SOURCE)));
+    assert_eq!(refused, above);
+}
+
+/// What helps is different: a lease, an operator, the config.
+#[test]
+fn a_token_that_the_register_did_not_issue_is_told_from_one_that_it_issued_for_another_source() {
+    let mut world = World::new();
+    assert_eq!(
+        unknown(world.admit(&own("a", "1"))),
+        UnknownToken::NoneIssued
+    );
+    assert!(is_done(&world.steer(accept_from("1", OWN_SOURCE))));
+    assert_eq!(
+        unknown(world.admit(&own("a", "2"))),
+        UnknownToken::NeverIssued
+    );
+    let elsewhere = Ask::fenced("a", "1").with(|ask| ask.source = "caller");
+    assert_eq!(unknown(world.admit(&elsewhere)), UnknownToken::NotOwn);
+}

@@ -16,6 +16,20 @@ fn a_cancelled_resource_lets_nothing_out_but_stored_outcomes() {
     );
 }
 
+/// Contract §4: the token is judged first, and a cancel closes the mark.
+#[test]
+fn whoever_held_a_resource_that_is_cancelled_is_told_that_he_is_stale() {
+    let mut world = World::new();
+    let grant = world.granted(&Ask::fenced("a", "107"));
+    world.record(&grant, applied());
+    world.steer(Steering::Cancel);
+    assert!(is_stale(&world.admit(&Ask::fenced("b", "107"))));
+    assert_eq!(
+        refused(world.admit(&Ask::fenced("c", "108"))),
+        Rejection::ResourceCancelled
+    );
+}
+
 /// Observing is about tokens. A cancel is a person's word.
 #[test]
 fn a_cancelled_resource_lets_nothing_out_where_tokens_are_observed_either() {

@@ -407,3 +407,39 @@ fn unread_content_closes_the_connection() {
     let reply = fault(&Fault::BodyTooLarge { limit: 1 }, About::default());
     assert_eq!(reply.headers[CONNECTION], "close");
 }
+
+/// What is advised can be done: nothing is let in before a lease was taken, and what is forgotten in a config is said.
+#[test]
+fn a_token_that_cannot_be_placed_comes_with_what_helps() {
+    let resource = ResourceKey {
+        tenant: Tenant::new("t"),
+        name: ResourceName::new("statement:1/2"),
+    };
+    let detail = |why| {
+        let rejection = Rejection::TokenUnknown {
+            presented: token("1:9"),
+            why,
+        };
+        let about = About {
+            resource: Some(&resource),
+            ..About::default()
+        };
+        let document = read(&refused(&rejection, about));
+        document["detail"].as_str().unwrap().to_owned()
+    };
+    let first = detail(UnknownToken::NoneIssued);
+    assert!(
+        first.contains("POST /v1/leases/statement%3A1%2F2/acquire"),
+        "{first}"
+    );
+    assert!(!first.contains("resources accept"), "{first}");
+    let forgotten = detail(UnknownToken::NotOwn);
+    assert!(
+        forgotten.contains("write `source: fencepost`"),
+        "{forgotten}"
+    );
+    let own = detail(UnknownToken::NeverIssued);
+    assert!(own.contains(" 1:9 --source fencepost --reason"), "{own}");
+    let jump = detail(UnknownToken::TooFarAhead);
+    assert!(jump.contains("accept statement:1/2 1:9 --reason"), "{jump}");
+}

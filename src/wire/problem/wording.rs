@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use super::{About, Fault, Remedy};
 use crate::expression::Member;
 use crate::protocol::ids::{FencingToken, OperationKey, ResourceKey, ResourceName};
+use crate::protocol::lease::OWN_SOURCE;
 use crate::protocol::outcome::{Provenance, Verdict};
 use crate::protocol::rejection::{Expired, Rejection, UnknownToken};
-use crate::wire::reply::{location, rfc3339, word};
+use crate::wire::reply::{location, rfc3339, segment, word};
 use crate::wire::shell::shell_word;
 use crate::wire::stamp::Standing;
 
@@ -362,19 +363,47 @@ fn unknown_token(
         UnknownToken::NeverIssued => "is above everything that its source has issued",
         UnknownToken::TooFarAhead => "is too far above the highest one seen",
         UnknownToken::OtherSource => "is of another source than the resource's",
+        UnknownToken::NoneIssued => return none_issued(resource),
+        UnknownToken::NotOwn => return not_own(),
     };
     let name = resource.map_or_else(|| "NAME".to_owned(), |key| shell_word(key.name.as_str()));
     let way = match why {
-        UnknownToken::TooFarAhead | UnknownToken::NeverIssued => format!(
+        UnknownToken::TooFarAhead => format!(
             "an operator can let it in (`fencepost resources accept {name} {presented} --reason '…'`)"
         ),
-        UnknownToken::LaterEpoch | UnknownToken::OtherSource => {
+        // Only of its own tokens the register knows what was issued.
+        UnknownToken::NeverIssued => format!(
+            "an operator can let it in (`fencepost resources accept {name} {presented} --source {OWN_SOURCE} \
+             --reason '…'`)"
+        ),
+        UnknownToken::LaterEpoch
+        | UnknownToken::OtherSource
+        | UnknownToken::NoneIssued
+        | UnknownToken::NotOwn => {
             "an operator can start a new epoch, which cuts off every token of before (`fencepost epoch advance \
              --reason '…'`)"
                 .to_owned()
         }
     };
     format!("The token {reason}. If it is genuine, {way}. Nothing was sent.")
+}
+
+/// It is not for an operator: whoever sent it has no lease.
+fn none_issued(resource: Option<&ResourceKey>) -> String {
+    let name = resource.map_or_else(|| "NAME".to_owned(), |key| segment(key.name.as_str()));
+    format!(
+        "Nobody has taken a lease of this resource yet, so no token of it is genuine: take one first \
+         (`POST /v1/leases/{name}/acquire` on the `worker` listener). Nothing was sent."
+    )
+}
+
+/// Most often the config was forgotten, and a new epoch would cut off all who have a lease.
+fn not_own() -> String {
+    format!(
+        "The tokens of this resource come from `{OWN_SOURCE}`, and this effect takes them from another source: write \
+         `source: {OWN_SOURCE}` in the effect's `token`. Only if the source has really changed an operator starts a \
+         new epoch, which cuts off every token of before (`fencepost epoch advance --reason '…'`). Nothing was sent."
+    )
 }
 
 fn reference(key: &OperationKey) -> Value {

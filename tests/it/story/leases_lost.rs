@@ -131,6 +131,7 @@ fn tokens_keep_their_last_digit() {
     };
     let told = lease(ACCOUNT);
     assert_eq!(told.verdict(), (409, "token-source".to_owned()));
+    assert!(told.text().contains("fencepost epoch advance"));
     let told = lease("account:2").text();
     assert!(told.contains(r#""token":"1""#), "{told}");
 }
