@@ -33,7 +33,7 @@
 //! | `alive` | alive is | another start shows by |
 //! |---|---|---|
 //! | `http: URL` | an answer of 200 to 299 in time | `identity: { header: X }` or `{ json: /pointer }` of that answer; without it by nothing |
-//! | `process: { pid_file: PATH }`, `{ command: NAME }` | the process is there, and neither stopped nor dead | its number, its start and the boot, once the one before is gone, and if it started after that was last seen: a child that outlives it is no new worker. Sidecar and worker share their processes (one machine; `shareProcessNamespace: true`). It says nothing of a worker that is there and does nothing: probe by HTTP for that |
+//! | `process: { pid_file: PATH }`, `{ command: NAME }` | the process is there, and neither stopped nor dead | its number, its start and the boot, once the one before is gone, and if it started after that was last seen: a child that outlives it is no new worker. One that starts within a hundredth of a second after that sight is not told from such a child, and has to be acknowledged. Sidecar and worker share their processes (one machine; `shareProcessNamespace: true`). It says nothing of a worker that is there and does nothing: probe by HTTP for that |
 //! | `file: PATH` | the file is there and not empty | its content: in Kubernetes a field of the downward API that changes with every start |
 //!
 //! What a start is known by must be its own: one that ever owned proves nothing when it is seen again, so two replicas

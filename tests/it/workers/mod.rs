@@ -6,12 +6,16 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::gate::until;
 use crate::support::python::{Dialogue, python};
+
+/// The kernel counts the starts of processes in hundredths of a second.
+const TWO_TICKS: Duration = Duration::from_millis(20);
 
 /// A running worker.
 pub struct Worker {
@@ -40,10 +44,13 @@ impl Worker {
         Self { dialogue }
     }
 
-    /// Kill -9, now.
+    /// Kill -9, now. Whoever starts after it has another start by the kernel's count, which is in ticks: within the same
+    /// one nobody can say who was there first.
     pub fn kill(&mut self) {
         self.dialogue.child.kill().unwrap();
         self.dialogue.child.wait().unwrap();
+        let gone = Instant::now();
+        until("the kernel counts on", || gone.elapsed() > TWO_TICKS);
     }
 
     /// Freezes it (SIGSTOP); returns when the kernel has.
