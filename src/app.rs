@@ -343,19 +343,9 @@ impl Instance {
             None => in_force.drain(),
         };
         holders.begin_drain(at_most.saturating_add(LAST_ANSWERS));
-        // Others wait for what was lost: nobody waits for what the worker answers under it.
-        let answers = if lost.is_some() {
-            Duration::ZERO
-        } else {
-            at_most
-        };
-        drain(
-            &self.supervisor,
-            &in_force.inbound,
-            (at_most, answers),
-            hurry,
-        )
-        .await;
+        // Others wait for what was lost: then nobody waits for what the worker answers.
+        let inbound = Some(&in_force.inbound).filter(|_| lost.is_none());
+        drain(&self.supervisor, inbound, at_most, hurry).await;
         failpoint::pass("after-drain");
         closing.cancel();
         let all_closed = async { while served.join_next().await.is_some() {} };
@@ -379,11 +369,12 @@ impl Instance {
     }
 }
 
-/// Admits nothing new; what is under way is finished, and the worker's answers are waited for, each for at most so long.
+/// Admits nothing new; what is under way is finished, and the worker's answers at `inbound` are waited for, for at most
+/// so long.
 async fn drain(
     supervisor: &Supervisor,
-    inbound: &WaysIn,
-    (at_most, answers): (Duration, Duration),
+    inbound: Option<&WaysIn>,
+    at_most: Duration,
     hurry: impl Future<Output = ()>,
 ) {
     tracing::info!(
@@ -392,7 +383,7 @@ async fn drain(
     );
     supervisor.begin_drain();
     tokio::select! {
-        drained = inbound.drained(supervisor, at_most, answers) => {
+        drained = listeners::drained(inbound, supervisor, at_most) => {
             if !drained {
                 tracing::warn!(
                     under_way = supervisor.under_way(),

@@ -145,20 +145,23 @@ impl WaysIn {
     pub(super) fn faces(&self) -> impl Iterator<Item = &(Place, Face)> {
         self.faces.iter()
     }
+}
 
-    /// Nothing new is let in by them: waits until all who ask there have the head of an answer, for at most `answers`,
-    /// and for what a drain waits for otherwise. True if no effect is under way then.
-    pub(super) async fn drained(
-        &self,
-        supervisor: &Supervisor,
-        at_most: Duration,
-        answers: Duration,
-    ) -> bool {
-        self.asked.close();
-        let answered = timeout(answers, self.asked.wait());
-        let (drained, _slow_worker) = tokio::join!(supervisor.drained(at_most), answered);
-        drained
-    }
+/// Nothing new is let in by these: waits until all who ask there have the head of an answer, and for what a drain waits
+/// for otherwise, for at most so long. True if no effect is under way then.
+pub(super) async fn drained(
+    inbound: Option<&WaysIn>,
+    supervisor: &Supervisor,
+    at_most: Duration,
+) -> bool {
+    let answered = async {
+        if let Some(inbound) = inbound {
+            inbound.asked.close();
+            let _slow_worker = timeout(at_most, inbound.asked.wait()).await;
+        }
+    };
+    let (drained, ()) = tokio::join!(supervisor.drained(at_most), answered);
+    drained
 }
 
 /// The listeners of one upstream, each with its certificates.
