@@ -77,7 +77,7 @@ pub fn start(level: &str) -> Result<(), LogsError> {
     Ok(())
 }
 
-/// Writes what is left, if somebody takes it within [`AT_END`]; later lines are lost.
+/// Writes what is left, if somebody takes it within a second and a half; later lines are lost.
 pub fn finish() {
     if let Some(guard) = BEHIND.lock().unwrap_or_else(PoisonError::into_inner).take() {
         dropped_within(guard, AT_END);
